@@ -1,0 +1,32 @@
+"""The rule `sequence-continuity`."""
+
+from __future__ import annotations
+
+from divtrace.rules.base import Rule
+
+RULE = Rule(
+    name="sequence-continuity",
+    rule_class="logical-layout",
+    meaning=(
+        "On one rank, a round does not start at the length at which the round before ended, and neither a retraction "
+        "nor an extend explains it."
+    ),
+    example="""\
+rank 1, request A
+  round 7: new_seq_len 1003
+  round 8: seq_len 1004""",
+    causes=(
+        (
+            "The relay between rounds delivered an old or a foreign value (SGLang's FutureMap, "
+            "srt/managers/overlap_utils.py)."
+        ),
+        "A retraction, or a decode tail in a mixed prefill batch, that was not recorded.",
+        "Books kept twice and corrected once: on a PP stage, or on the host beside the device (vllm#44697).",
+        "Rounds numbered differently from the commits, by an engine that runs ahead.",
+    ),
+    look_next=(
+        "Schedule events of the request between the two rounds: `retract` or `extend` missing in the trace?",
+        "The step: did this round run before the commit of the round before was read?",
+        "`kv_positions` of the round: they show which of the two lengths was used.",
+    ),
+)
