@@ -1,0 +1,125 @@
+"""JSON Lines: blocks of events out of a stream of bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from divtrace.events import Event, Meta
+from divtrace.trace.compression import Bytes
+from divtrace.trace.lines import LONGEST, TOO_LONG, Lines, split_lines
+from divtrace.trace.model import Block, Damage, PlacedMeta
+from divtrace.trace.records import BadRecordError, check_integers, decode_line, tidy_extra
+
+_decode = msgspec.json.Decoder(Event).decode
+
+_DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_LONG_INTEGER = re.compile(rb"[0-9]{20}|-[0-9]{19}")
+"""An integer outside the range of the format has 20 digits, or a sign and 19."""
+
+
+def read_jsonl(stream: Bytes, name: str, longest: int = LONGEST) -> Iterator[Block]:
+    """Decode a stream of JSON Lines, a block of lines at a time.
+
+    Args:
+        stream: The decompressed bytes.
+        name: The file, for damage.
+        longest: Bytes of the longest line that is decoded.
+
+    Yields:
+        Blocks in line order; none for an empty file. Blank lines are passed over. A broken stream is damage of the
+        last block: the lines before the break are read.
+    """
+    for lines in split_lines(stream, longest):
+        yield _decode_block(lines, name, longest)
+
+
+def _decode_block(lines: Lines, name: str, longest: int) -> Block:
+    events: list[Event] = []
+    block = Block(events, range(lines.first, lines.first + len(lines.lines)))
+    others: list[int] = []
+    """Indices of the lines that gave no event."""
+    rest = iter(lines.lines)
+    done = 0
+    while True:
+        # The whole block in one go; only a line that is not a plain event comes back to Python. `rest` then stands
+        # behind that line, and `events` holds everything before it.
+        before = len(events)
+        try:
+            events.extend(map(_decode, rest))
+            break
+        except (msgspec.DecodeError, RecursionError):
+            at = done + len(events) - before
+            done = at + 1
+        if not _careful(block, lines, at, name, longest):
+            others.append(at)
+    if others:
+        left_out = set(others)
+        block.lines = [line for at, line in enumerate(block.lines) if at not in left_out]
+    _check(block, lines, name)
+    if lines.cut is not None:
+        _cut(block, lines, name)
+    return block
+
+
+def _careful(block: Block, lines: Lines, at: int, name: str, longest: int) -> bool:
+    """Decode one line that is not a plain event; True if it gave an event after all."""
+    number = lines.first + at
+    line = lines.lines[at]
+    if line is TOO_LONG:
+        block.bad.append(Damage(name, number, f"the line is longer than {longest:,} bytes"))
+        return False
+    try:
+        record, unknown = decode_line(line)
+    except BadRecordError as bad:
+        block.bad.append(Damage(name, number, str(bad)))
+        return False
+    if isinstance(record, Meta):
+        block.metas.append(PlacedMeta(number, record))
+        return False
+    if record is None:
+        return False
+    for field in unknown:
+        block.unknown[field] = block.unknown.get(field, 0) + 1
+    block.events.append(record)
+    return True
+
+
+def _check(block: Block, lines: Lines, name: str) -> None:
+    """Take out events that decode but break the format: integers out of range, objects in `extra`.
+
+    Both are rare, and a search through the whole block is cheap: only events of lines that may be affected are
+    looked at.
+    """
+    zeros = lines.text.translate(_DIGITS_AS_ZERO)
+    long_integers = b"0" * 20 in zeros or b"-" + b"0" * 19 in zeros
+    has_extra = b'"extra"' in lines.text or b"\\u" in lines.text
+    if not long_integers and not has_extra:
+        return
+    bad: set[int] = set()
+    for at, (event, number) in enumerate(zip(block.events, block.lines, strict=True)):
+        try:
+            if long_integers and _LONG_INTEGER.search(lines.lines[number - lines.first]):
+                check_integers(event)
+            if event.extra is not None:
+                tidy_extra(event)
+        except BadRecordError as broken:
+            bad.add(at)
+            block.bad.append(Damage(name, number, str(broken)))
+    if bad:
+        block.events = [event for at, event in enumerate(block.events) if at not in bad]
+        block.lines = [line for at, line in enumerate(block.lines) if at not in bad]
+
+
+def _cut(block: Block, lines: Lines, name: str) -> None:
+    """The stream broke inside the last line of this block: one damage, whatever is left of that line."""
+    number = lines.first + len(lines.lines) - 1
+    assert lines.cut is not None
+    partial = any(damage.line == number for damage in block.bad)
+    if partial:
+        block.bad = [damage for damage in block.bad if damage.line != number]
+        block.bad.append(Damage(name, number, lines.cut))
+    else:
+        block.damage.append(Damage(name, number, lines.cut))

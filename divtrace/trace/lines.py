@@ -1,0 +1,79 @@
+"""Blocks of whole lines out of a byte stream, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from divtrace.trace.compression import Bytes, StreamDamage
+
+BLOCK = 1 << 20
+LONGEST = 64 << 20
+"""Bytes of the longest line that is read; a longer one is passed over and counted as bad."""
+TOO_LONG = b"\0 line too long"
+"""Stands in `Lines.lines`, as this very object, for a line longer than LONGEST."""
+
+
+@dataclass(slots=True)
+class Lines:
+    """Consecutive lines of a file, without their line breaks."""
+
+    first: int
+    """Number of the first line, from 1."""
+    lines: list[bytes]
+    text: bytes
+    """All of them in one piece, for quick searches."""
+    cut: str | None = None
+    """What broke the stream inside the last line of this block, which may be empty."""
+
+
+def split_lines(stream: Bytes, longest: int = LONGEST) -> Iterator[Lines]:
+    """Cut `stream` into blocks of whole lines, of about a mebibyte unless a line is longer.
+
+    The last line needs no line break. A stream that breaks yields all whole lines first, then what is left of the
+    last one with `cut` saying what happened.
+    """
+    number = 1
+    held: list[bytes] = []
+    size = 0
+    has_break = skipping = False
+    cut = None
+    try:
+        for chunk in stream:
+            rest = chunk
+            if skipping:
+                end = chunk.find(b"\n")
+                if end < 0:
+                    continue
+                yield Lines(number, [TOO_LONG], b"")
+                number += 1
+                skipping = False
+                rest = chunk[end + 1 :]
+            held.append(rest)
+            size += len(rest)
+            has_break = has_break or b"\n" in rest
+            if has_break and size >= BLOCK:
+                text, _, tail = b"".join(held).rpartition(b"\n")
+                lines = _bounded(text.split(b"\n"), len(text), longest)
+                yield Lines(number, lines, text)
+                number += len(lines)
+                held, size, has_break = [tail], len(tail), False
+            if not has_break and size > longest:
+                held, size, skipping = [], 0, True
+    except StreamDamage as damage:
+        cut = str(damage)
+    if skipping:
+        yield Lines(number, [TOO_LONG], b"", cut)
+        return
+    text = b"".join(held)
+    if text or cut is not None:
+        lines = _bounded(text.split(b"\n"), len(text), longest)
+        if cut is None and not lines[-1]:
+            lines.pop()
+        yield Lines(number, lines, text, cut)
+
+
+def _bounded(lines: list[bytes], size: int, longest: int) -> list[bytes]:
+    if size <= longest:
+        return lines
+    return [line if len(line) <= longest else TOO_LONG for line in lines]

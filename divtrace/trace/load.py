@@ -1,0 +1,183 @@
+"""From paths to the records of every rank, in order, with all damage counted and named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from divtrace.errors import NoTraceError, RunsError
+from divtrace.events import TRACE_FORMAT, Meta
+from divtrace.trace.compression import PARQUET, StreamDamage, open_stream
+from divtrace.trace.content import FileContent, collect
+from divtrace.trace.discover import Discovery, Source, discover, readable, reason
+from divtrace.trace.jsonl import read_jsonl
+from divtrace.trace.model import Block, Damage, RankId, Traces, canonical
+from divtrace.trace.order import Assembled, Part, assemble
+from divtrace.trace.parquet import read_parquet, spooled
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes read so far and the bytes of the whole input."""
+
+
+def read_blocks(source: Source) -> Iterator[Block]:
+    """The blocks of one trace file, whatever its format and compression, in line order.
+
+    Damage comes as part of the blocks; nothing that the file holds raises.
+    """
+    try:
+        with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
+            stream = open_stream(file, source.size)
+            magic = stream.peek(4)
+            if magic == PARQUET:
+                if stream.plain and source.size is not None:
+                    yield from read_parquet(source.path, source.name)
+                else:
+                    with spooled(stream) as whole:
+                        yield from read_parquet(whole, source.name)
+            elif magic and ".parquet" in source.name.lower() and magic.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{":
+                yield Block([], [], damage=[Damage(source.name, None, "no Parquet file: it does not start with PAR1")])
+            else:
+                yield from read_jsonl(stream, source.name)
+    except StreamDamage as damage:
+        yield Block([], [], damage=[Damage(source.name, None, str(damage))])
+    except OSError as error:
+        yield Block([], [], damage=[Damage(source.name, None, f"the file cannot be read: {reason(error)}")])
+
+
+def load(
+    paths: Sequence[str | os.PathLike[str]], *, run: str | None = None, progress: Progress | None = None
+) -> Traces:
+    """Read all traces in `paths`, files and directories.
+
+    Damage costs the line or the file and is part of the result. The result is the same whatever the order of the
+    paths, the names of the files and the order of lines with `seq`; only the names and lines in it differ.
+
+    Args:
+        paths: What to read.
+        run: Take only files of this run; a file that names none belongs to any.
+        progress: Told how far reading has come, now and then.
+
+    Raises:
+        UsageError: a path does not exist.
+        NoTraceError: there is no trace file in the input, or none has a usable record.
+        RunsError: there are several runs and `run` is None, or there is no run of that name.
+    """
+    found = discover(paths)
+    if not found.sources:
+        raise NoTraceError(_nothing_found(paths, found), hint=_TRACE_NAMES)
+    total = sum(source.size or 0 for source in found.sources)
+    done = 0
+    contents = []
+    for source in found.sources:
+        if progress is not None:
+            progress(done, total)
+        contents.append(collect(source, read_blocks(source), run))
+        done += source.size or 0
+    if progress is not None:
+        progress(done, total)
+    runs = tuple(sorted({name for content in contents for name in content.runs}))
+    _check_runs(runs, run)
+    return _assembled(found, [content for content in contents if not content.other_run], runs, len(contents), paths)
+
+
+_TRACE_NAMES = "traces end in .jsonl, .ndjson or .parquet, also with .gz or .zst; a file named itself is always read"
+
+
+def _nothing_found(paths: Sequence[str | os.PathLike[str]], found: Discovery) -> str:
+    text = f"no trace in {_looked_at(paths)}"
+    if found.ignored_files:
+        text += f"; {found.ignored_files} other file{'s' if found.ignored_files > 1 else ''} ignored"
+    if found.damage:
+        text += f"; {found.damage[0].file}: {found.damage[0].what}"
+    return text
+
+
+def _looked_at(paths: Sequence[str | os.PathLike[str]]) -> str:
+    shown = [readable(os.fspath(path)) for path in paths[:3]]
+    return ", ".join(shown) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+
+
+def _check_runs(runs: tuple[str, ...], run: str | None) -> None:
+    if run is None and len(runs) > 1:
+        raise RunsError(f"the input mixes {len(runs)} runs: {', '.join(runs)}", hint="pick one with --run NAME")
+    if run is not None and runs and run not in runs:
+        raise RunsError(f"no file is of run {run}; the runs are: {', '.join(runs)}", hint="pick one of them with --run")
+
+
+def _assembled(
+    found: Discovery,
+    contents: list[FileContent],
+    runs: tuple[str, ...],
+    read: int,
+    paths: Sequence[str | os.PathLike[str]],
+) -> Traces:
+    parts: dict[RankId, list[Part]] = {}
+    for content in contents:
+        for rank, part in content.parts.items():
+            parts.setdefault(rank, []).append(part)
+    shared = _place_loose_metas(contents, parts)
+    bad = [damage for content in contents for damage in content.bad]
+    damage = found.damage + [damage for content in contents for damage in _of_file(content)]
+    if not parts:
+        text = f"no usable record in {_looked_at(paths)}"
+        if bad or damage:
+            first = min(bad + damage, key=_place)
+            text += f"; {first.file}{'' if first.line is None else f':{first.line}'}: {first.what}"
+        raise NoTraceError(text, hint="a trace has one JSON object a line; `divtrace schema event` shows its fields")
+    assembled = {rank: assemble(rank, parts[rank]) for rank in sorted(parts)}
+    bad += [damage for one in assembled.values() for damage in one.bad]
+    unknown: dict[str, int] = {}
+    for content in contents:
+        for name, count in content.unknown.items():
+            unknown[name] = unknown.get(name, 0) + count
+    return Traces(
+        ranks={rank: one.trace for rank, one in assembled.items()},
+        files=tuple(sorted(content.name for content in contents)),
+        ignored_files=found.ignored_files,
+        damage=sorted(bad + damage, key=_place),
+        bad_lines=len(bad),
+        unknown_fields=dict(sorted(unknown.items())),
+        duplicates=sum(one.duplicates for one in assembled.values()),
+        notes=_notes(assembled, contents, read),
+        runs=runs,
+        shared_metas=shared,
+    )
+
+
+def _place(damage: Damage) -> tuple[str, int, str]:
+    return (damage.file, damage.line or 0, damage.what)
+
+
+def _of_file(content: FileContent) -> list[Damage]:
+    """Damage of one file, and the fact that nothing in it is of use, unless its damage says so already."""
+    if content.parts or content.damage:
+        return content.damage
+    return [Damage(content.name, None, "no usable record in this file")]
+
+
+def _place_loose_metas(contents: list[FileContent], parts: dict[RankId, list[Part]]) -> list[Meta]:
+    """Give metas that stand in a file without records of their rank to that rank; return those of no rank."""
+    shared = [meta for content in contents for meta in content.shared_metas]
+    for content in contents:
+        for placed, rank, world in content.loose_metas:
+            if rank is None:
+                continue
+            if (trace := parts.get((world or 0, rank))) is not None:
+                trace.append(Part(content.name, metas=[placed]))
+            else:
+                shared.append(placed.meta)
+    distinct = {canonical(meta): meta for meta in shared}
+    return [distinct[text] for text in sorted(distinct)]
+
+
+def _notes(assembled: dict[RankId, Assembled], contents: list[FileContent], read: int) -> list[str]:
+    several_worlds = len({world for world, _ in assembled}) > 1
+    notes = []
+    if left_out := read - len(contents):
+        notes.append(f"{left_out} file{'s' if left_out > 1 else ''} of other runs left out")
+    formats = {name for content in contents for name in content.formats} - {TRACE_FORMAT}
+    notes += [f"a meta record names the format {name!r}; it was read as {TRACE_FORMAT}" for name in sorted(formats)]
+    for (world, rank), one in assembled.items():
+        who = f"rank {world}/{rank}" if several_worlds else f"rank {rank}"
+        notes += [f"{who}: {note}" for note in one.notes]
+    return notes

@@ -1,0 +1,158 @@
+"""One record: what makes it good, and in plain words what makes it bad."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from divtrace.events import INTEGER_MAX, INTEGER_MIN, Event, Meta
+
+EVENT_FIELDS = frozenset(Event.__struct_fields__)
+
+_HINTS = get_type_hints(Event)
+_INTEGERS = tuple(name for name, hint in _HINTS.items() if int in get_args(hint))
+_INTEGER_LISTS = tuple(name for name, hint in _HINTS.items() if list[int] in get_args(hint))
+
+_LONGEST_REASON = 200
+_NO_NUMBER = re.compile(rb"[:,\[]\s*-?(NaN|Infinity)\b")
+_WRONG_TYPE = re.compile(r"Expected `(?P<want>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
+_NOT_IN_LIST = re.compile(r"Invalid enum value (?P<got>.*) - at `\$\.(?P<path>.*)`$", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<path>\w+)`")
+
+_decode_event = msgspec.json.Decoder(Event).decode
+_decode_meta = msgspec.json.Decoder(Meta).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class BadRecordError(Exception):
+    """This line or row is no record; `str()` says why, in one sentence."""
+
+
+def check_integers(record: Event | Meta) -> None:
+    """Hold the integers of a record against the range of the format, -2^63 to 2^64-1.
+
+    Raises:
+        BadRecordError: one is outside.
+    """
+    if isinstance(record, Meta):
+        names: Iterable[str] = record.__struct_fields__
+    else:
+        names = (*_INTEGERS, *_INTEGER_LISTS, "extra")
+    for name in names:
+        value = getattr(record, name)
+        if value is not None and not _in_range(value):
+            raise BadRecordError(f"`{name}` has an integer outside -2^63 to 2^64-1")
+
+
+def _in_range(value: Any) -> bool:
+    if isinstance(value, int):
+        return INTEGER_MIN <= value <= INTEGER_MAX
+    if isinstance(value, list):
+        return all(map(_in_range, value))
+    if isinstance(value, dict):
+        return all(map(_in_range, value.values()))
+    return True
+
+
+def tidy_extra(event: Event) -> None:
+    """Drop the keys of `extra` that are null, that is not recorded.
+
+    Raises:
+        BadRecordError: a value is neither a scalar nor a list of such.
+    """
+    extra = event.extra
+    if extra is None:
+        return
+    for key, value in extra.items():
+        if isinstance(value, dict) or (isinstance(value, list) and _has_object(value)):
+            raise BadRecordError(f"`extra` has an object under {_quoted(key)}; only scalars and lists are allowed")
+    if None in extra.values():
+        event.extra = {key: value for key, value in extra.items() if value is not None}
+
+
+def _has_object(values: list[Any]) -> bool:
+    return any(isinstance(value, dict) or (isinstance(value, list) and _has_object(value)) for value in values)
+
+
+def decode_line(line: bytes) -> tuple[Event | Meta | None, list[str]]:
+    """Decode one line with all care: the record, or None for a blank line, and the unknown fields that had a value.
+
+    Raises:
+        BadRecordError: the line is no record.
+    """
+    line = line.removeprefix(b"\xef\xbb\xbf")
+    if not line.strip(b" \t\r\n"):
+        return None, []
+    unknown: list[str] = []
+    try:
+        record: Event | Meta
+        try:
+            record = _decode_event(line)
+        except msgspec.ValidationError:
+            fields = _decode_fields(line)
+            if _is_meta(fields):
+                record = _decode_meta(line)
+            else:
+                known = {name: value for name, value in fields.items() if name in EVENT_FIELDS}
+                if len(known) == len(fields):
+                    raise
+                line.decode()  # what is dropped must be sound text too, else the line is garbage
+                record = _decode_event(msgspec.json.encode(known))
+                unknown = [name for name in fields if name not in known and bytes(fields[name]) != b"null"]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRecordError(_why(line, error)) from error
+    check_integers(record)
+    if isinstance(record, Event):
+        tidy_extra(record)
+    return record, unknown
+
+
+def _is_meta(fields: dict[str, msgspec.Raw]) -> bool:
+    kind = fields.get("kind")
+    return kind is not None and msgspec.json.decode(kind) == "meta"
+
+
+def _why(line: bytes, error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "the line is nested too deeply"
+    if isinstance(error, msgspec.ValidationError):
+        return why_invalid(error)
+    if line.endswith(b"\0"):
+        return "NUL bytes, as a crash of the writing machine leaves them"
+    try:
+        line.decode()
+    except UnicodeDecodeError as invalid:
+        return f"not valid UTF-8 at byte {invalid.start + 1}"
+    if found := _NO_NUMBER.search(line):
+        return f"{found[1].decode()} is no JSON number"
+    text = str(error)
+    if "truncated" in text:
+        return "the line is cut off"
+    return f"not JSON: {text.removeprefix('JSON is malformed: ')}"
+
+
+def why_invalid(error: msgspec.ValidationError) -> str:
+    """Why a record does not fit the format, from the words of msgspec."""
+    text = str(error)
+    if found := _WRONG_TYPE.match(text):
+        if found["path"] is None:
+            return f"not a JSON object but {_named(found['got'])}"
+        what = f"wrong type: `{found['path']}` is {_named(found['got'])}, not {_named(found['want'])}"
+    elif found := _NOT_IN_LIST.match(text):
+        what = f"unknown `{found['path']}`: {found['got']}"
+    elif found := _MISSING.match(text):
+        what = f"`{found['path']}` is missing"
+    else:
+        what = text
+    return what if len(what) <= _LONGEST_REASON else what[: _LONGEST_REASON - 3] + "..."
+
+
+def _named(types: str) -> str:
+    return types.removesuffix(" | null").replace(" | ", " or ")
+
+
+def _quoted(key: str) -> str:
+    return repr(key if len(key) <= 80 else key[:77] + "...")
