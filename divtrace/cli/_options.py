@@ -1,0 +1,231 @@
+"""The options that commands share: one name, one environment variable and one sentence of help each.
+
+A command takes dataclasses of options; `spelled_out` turns each of their fields into an option of the command. So an
+option means the same wherever it occurs, and a new one reaches every command that takes its dataclass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from divtrace.errors import UsageError
+from divtrace.exitcodes import ExitCode
+
+if TYPE_CHECKING:
+    from divtrace.api import Options
+
+    from divtrace.topology import RankGroups
+
+
+def option(*names: str, help: str, **more: Any) -> Any:  # noqa: A002 - typer's own word
+    """An option whose environment variable is `DIVTRACE_` and its long name."""
+    long = next(name for name in names if name.startswith("--"))
+    variable = "DIVTRACE_" + long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
+    return typer.Option(*names, envvar=variable, help=help, show_envvar=False, show_default=False, **more)
+
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(metavar="PATH...", help="Trace files, and folders to read recursively.", show_default=False),
+]
+
+
+class Color(StrEnum):
+    """When to colour the text report."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The sizes and groups that the command line states; they win over the traces' metas."""
+
+    tp: Annotated[int | None, option("--tp", help="Tensor-parallel size.", metavar="N", min=1)] = None
+    dp: Annotated[int | None, option("--dp", help="Data-parallel size.", metavar="N", min=1)] = None
+    cp: Annotated[int | None, option("--cp", help="Attention context-parallel size.", metavar="N", min=1)] = None
+    pp: Annotated[int | None, option("--pp", help="Pipeline-parallel size.", metavar="N", min=1)] = None
+    dp_attention: Annotated[
+        bool | None,
+        option("--dp-attention/--no-dp-attention", help="Whether --dp splits the attention of one world."),
+    ] = None
+    attn_tp_group: Annotated[
+        list[str] | None,
+        option("--attn-tp-group", help="Global ranks of one attn_tp group, such as 0,1; repeatable.", metavar="RANKS"),
+    ] = None
+
+    def attn_tp_groups(self) -> RankGroups:
+        """The explicit attn_tp groups; raises UsageError for one that is not a list of ranks."""
+        return tuple(_ranks(group) for group in self.attn_tp_group or ())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(Layout):
+    """How to read and compare the traces."""
+
+    run: Annotated[
+        str | None, option("--run", help="Read this run only, where the input holds several.", metavar="NAME")
+    ] = None
+    strict: Annotated[bool, option("--strict", help="Refuse damaged input: exit status 2 at the first damage.")] = False
+    jobs: Annotated[
+        int | None,
+        option("--jobs", "-j", help="Worker processes; the number of cores if not given.", metavar="N", min=1),
+    ] = None
+    max_findings: Annotated[
+        int,
+        option("--max-findings", help="Findings to list, origins first (default 1000; 0: all).", metavar="N", min=0),
+    ] = 1000
+
+    def options(self) -> Options:
+        """The same for the core."""
+        from divtrace.api import Options
+
+        return Options(
+            run=self.run,
+            tp=self.tp,
+            dp=self.dp,
+            cp=self.cp,
+            pp=self.pp,
+            dp_attention=self.dp_attention,
+            attn_tp_groups=self.attn_tp_groups(),
+            max_findings=self.max_findings,
+            jobs=self.jobs,
+            strict=self.strict,
+        )
+
+
+TEXT_OR_JSON = ("text", "json")
+
+
+def _complete_text_or_json(incomplete: str) -> list[str]:
+    return [name for name in TEXT_OR_JSON if name.startswith(incomplete)]
+
+
+def _complete_format(incomplete: str) -> list[str]:
+    from divtrace.output import OUTPUTS
+
+    return [name for name in OUTPUTS if name.startswith(incomplete)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Where the answer goes."""
+
+    output: Annotated[
+        str | None,
+        option("--output", "-o", help="Write to this file, whole or not at all; - is standard output.", metavar="FILE"),
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Output):
+    """Where the answer goes, of commands that know text and JSON."""
+
+    format: Annotated[
+        str,
+        option(
+            "--format", "-f", help="text (default) or json.", metavar="FORMAT", autocompletion=_complete_text_or_json
+        ),
+    ] = "text"
+
+    def as_json(self) -> bool:
+        """Whether JSON was asked for; raises UsageError for a format that this command does not know."""
+        if self.format not in TEXT_OR_JSON:
+            raise UsageError(f"this command does not write {self.format!r}", hint="--format is text or json here")
+        return self.format == "json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reporting(Output):
+    """Where the report goes, and in which formats."""
+
+    format: Annotated[
+        str,
+        option(
+            "--format", "-f", help="text (default), json, markdown, github, junit.", metavar="FORMAT",
+            autocompletion=_complete_format,
+        ),
+    ] = "text"  # fmt: skip
+    report: Annotated[
+        list[str] | None,
+        option(
+            "--report",
+            help="Also write the report in FORMAT to FILE; repeatable. FILE - is standard output, replacing the text.",
+            metavar="FORMAT=FILE",
+        ),
+    ] = None
+
+
+def _remember_verbosity(context: typer.Context, value: int) -> int:
+    if context.obj is not None:
+        context.obj.verbosity = value
+    return value
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Terminal:
+    """How the command talks."""
+
+    quiet: Annotated[bool, option("--quiet", "-q", help="No warnings and no progress.")] = False
+    verbose: Annotated[
+        int,
+        option(
+            "--verbose",
+            "-v",
+            help="Say more on standard error; -vv: tracebacks too.",
+            count=True,
+            callback=_remember_verbosity,
+        ),
+    ] = 0
+    color: Annotated[
+        Color,
+        option("--color", help="Colour the text: auto (default), always, never.", metavar="WHEN", show_choices=False),
+    ] = Color.AUTO
+    no_progress: Annotated[bool, option("--no-progress", help="No progress bar.")] = False
+
+
+def spelled_out(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """Offer the fields of every dataclass that `function` takes as options of its own."""
+    hints = get_type_hints(function, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        annotations = get_type_hints(groups[name], include_extras=True)
+        parameters.extend(
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotations[field.name]
+            )
+            for field in dataclasses.fields(groups[name])
+        )
+
+    @functools.wraps(function)
+    def call(**values: Any) -> ExitCode:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in dataclasses.fields(group)})
+        return function(**values)
+
+    call.__signature__ = inspect.Signature(parameters, return_annotation=ExitCode)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": ExitCode}
+    return call
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    try:
+        ranks = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        ranks = ()
+    if not ranks or min(ranks) < 0:
+        raise UsageError(f"--attn-tp-group {text!r} is not a list of ranks", hint="write global ranks, such as 0,1")
+    return ranks

@@ -1,0 +1,95 @@
+"""From arguments to an exit status: the one place where exceptions become words and numbers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import NoReturn
+
+from divtrace.cli._console import say, say_error
+from divtrace.cli._files import drop_output, write_stdout
+from divtrace.errors import DivtraceError, UsageError
+from divtrace.exitcodes import ExitCode
+
+PROGRAM = "divtrace"
+COMPLETION_VARIABLE = "_DIVTRACE_COMPLETE"
+INTERRUPTED = 130
+"""128 + SIGINT, as shells report it."""
+OUTPUT_CLOSED = 141
+"""128 + SIGPIPE, as shells report it: whoever read the output went away. Never 1, which would claim a divergence."""
+
+
+@dataclass(slots=True)
+class Session:
+    """What has to be known about a command after it failed; commands find it as `ctx.obj`."""
+
+    verbosity: int = 0
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command. Every exception ends here, so that no crash can look like a divergence (exit status 1)."""
+    session = Session()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        status = _dispatch(arguments, session)
+    except DivtraceError as error:
+        say_error(str(error), hint=error.hint)
+        return ExitCode.USAGE
+    except KeyboardInterrupt:
+        say_error("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        drop_output()
+        return OUTPUT_CLOSED
+    except Exception as error:
+        return _crash(error, session)
+    return status
+
+
+def _dispatch(arguments: list[str], session: Session) -> int:
+    if arguments in (["--version"], ["-V"]):
+        from divtrace.version import __version__
+
+        write_stdout(f"{PROGRAM} {__version__}\n")
+        return ExitCode.CLEAN
+
+    import typer
+
+    from divtrace.cli.app import build
+
+    command = build()
+    if os.environ.get(COMPLETION_VARIABLE):
+        command.main(arguments, prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE)
+    try:
+        # Not command.main(): typer turns a broken pipe into exit status 1 there.
+        with command.make_context(PROGRAM, arguments, obj=session) as context:
+            return int(command.invoke(context) or ExitCode.CLEAN)
+    except typer.Exit as end:
+        return end.exit_code
+    except typer.TyperException as error:
+        _refuse(error)
+
+
+def _refuse(error: Exception) -> NoReturn:
+    """Turn an error of the command line's syntax into one of ours: one line, and where to read on."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else PROGRAM
+    message = " ".join(error.format_message().split()) if hasattr(error, "format_message") else str(error)
+    raise UsageError(message.rstrip("."), hint=f"{path} --help lists what it takes") from None
+
+
+def _crash(error: Exception, session: Session) -> int:
+    if session.verbosity >= 2:
+        import traceback
+
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            say(line)
+    name = type(error).__name__
+    say_error(
+        f"internal error: {name}: {error}" if str(error) else f"internal error: {name}",
+        hint="this is a fault of divtrace, not of the traces; please report it with the traceback that -vv prints",
+    )
+    return ExitCode.INTERNAL
