@@ -1,1 +1,1 @@
-"""PLACEHOLDER."""
+"""The walk over the aligned events of a replica: what differs, what breaks, what follows from what."""

@@ -1,0 +1,133 @@
+"""One rank's trace, indexed for the questions that alignment asks: where steps lie, what is covered, what holes hide."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from divtrace.events import MODEL_STAGES, STAGE_ORDER, Event
+from divtrace.trace.model import Record, RankTrace
+
+MODEL = frozenset(MODEL_STAGES)
+
+
+class Site(NamedTuple):
+    """A place that a rank may or may not record at all."""
+
+    stage: str
+    site: str | None
+    phase: str
+
+
+class EventKey(NamedTuple):
+    """What two records must share to speak of one event. `step` is None where `round` tells the place."""
+
+    req: str | None
+    attempt: int
+    round: int | None
+    step: int | None
+    stage: str
+    site: str | None
+    phase: str
+    n: int
+
+    @property
+    def where(self) -> Site:
+        """The site that coverage is counted by."""
+        return Site(self.stage, self.site, self.phase)
+
+
+def key_of(event: Event, n: int) -> EventKey:
+    """The key of a model event that is the n-th of its kind."""
+    if event.req is None:
+        return EventKey(None, 0, None, event.step, event.stage, event.site, event.phase or "used", n)
+    step = event.step if event.round is None else None
+    return EventKey(event.req, event.attempt or 0, event.round, step, event.stage, event.site, event.phase or "used", n)
+
+
+class RankView:
+    """A rank's records with the indexes that alignment needs.
+
+    `keys[pos]` is the key of the model event at that position, or None for collectives and host records. Where a rank
+    records the same key again, later ones count as n+1; `repeated` holds such keys with n left out (as n = -1).
+    """
+
+    def __init__(self, trace: RankTrace) -> None:
+        """Index the trace."""
+        self.trace = trace
+        self.rank = trace.id[1]
+        self.records: list[Record] = trace.records
+        self.keys: list[EventKey | None] = []
+        self.repeated: set[EventKey] = set()
+        self.covered: set[Site] = set()
+        self.first_of_step: dict[int, int] = {}
+        self.last_of_step: dict[int, int] = {}
+        self.overlapped = False
+        """Some model event was written after one of a later step: stages of two steps interleave."""
+        self.invisible_loss = not trace.has_seq or trace.dropped > trace.lost
+        self.closed = False
+        self._index()
+        self.steps = sorted(self.first_of_step)
+        self.max_step = self.steps[-1] if self.steps else None
+
+    def _index(self) -> None:
+        seen: set[EventKey] = set()
+        highest: int | None = None
+        for record in self.records:
+            event = record.event
+            stage, step = event.stage, event.step
+            key = None
+            if stage in MODEL:
+                key = key_of(event, event.n or 0)
+                if key in seen:
+                    self.repeated.add(key._replace(n=-1))
+                    while key in seen:
+                        key = key._replace(n=key.n + 1)
+                seen.add(key)
+                self.covered.add(key.where)
+                if step is not None:
+                    if highest is not None and step < highest:
+                        self.overlapped = True
+                    highest = step if highest is None or step > highest else highest
+            elif stage == "host" and event.site == "end":
+                self.closed = True
+            self.keys.append(key)
+            if step is not None and stage != "host":
+                self.first_of_step.setdefault(step, record.pos)
+                self.last_of_step[step] = record.pos
+
+    def hole_between(self, first: int, last: int) -> bool:
+        """True if events are missing somewhere behind position `first` and before position `last`."""
+        gaps = self.trace.gaps
+        return bisect_right(gaps, last) > bisect_right(gaps, first)
+
+    def hole_around_step(self, step: int, *, wide: bool) -> bool:
+        """True if a hole can hide an event of this step; `wide` also looks one step to both sides.
+
+        The whole step is looked at, since engines write the stages of one step request by request.
+        """
+        low, high = (step - 1, step + 1) if wide else (step, step)
+        left = bisect_left(self.steps, low)
+        before = max((self.last_of_step[s] for s in self.steps[:left][-2:]), default=-1)
+        if before < 0 and not self.trace.starts_at_zero:
+            return True
+        right = bisect_right(self.steps, high)
+        after = min((self.first_of_step[s] for s in self.steps[right:][:2]), default=len(self.records))
+        return self.hole_between(before, after)
+
+    def hole_before(self, record: Record) -> bool:
+        """True if a hole, or the start of the trace, can hide an earlier event of the same step."""
+        step = record.event.step
+        first = self.first_of_step.get(step, record.pos) if step is not None else record.pos
+        if first == 0 and not self.trace.starts_at_zero:
+            return True
+        return self.hole_between(first - 1, record.pos)
+
+    def last_model_pos(self) -> int:
+        """Position of the last model event; -1 if there is none."""
+        return next((pos for pos in range(len(self.keys) - 1, -1, -1) if self.keys[pos] is not None), -1)
+
+
+def stage_order(stage: str) -> int:
+    """Place of a stage in the causal order."""
+    return STAGE_ORDER[stage]

@@ -1,0 +1,221 @@
+"""Comparison of the records of one event: which fields differ, between which ranks, from which element on.
+
+Sources of the scopes: SPEC section 5. Control and layout are compared inside the replica, launch shapes and
+`kv_positions` inside the attn_tp group. What is padding or decides nothing is left out before values are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from divtrace.align.groups import Group
+from divtrace.events import FIELD, VALUE_FIELDS, Kind, extra_kind
+from divtrace.rules.base import RuleClass
+from divtrace.topology import ReplicaGroup
+from divtrace.trace.model import Record
+from divtrace.walk.rounds import RoundView
+
+_COLLECTIVE_ONLY = frozenset({"op", "src", "numel"})
+_CLASSES: dict[Kind, RuleClass] = {Kind.CONTROL: "control", Kind.LAYOUT: "logical-layout", Kind.SHAPE: "shape"}
+COMPARED = tuple(name for name in VALUE_FIELDS if name not in _COLLECTIVE_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field in which ranks differ."""
+
+    name: str
+    rule: str
+    rule_class: RuleClass
+    index: int | None
+    values: dict[int, Any]
+    """As recorded, by rank; only ranks that recorded the field and take part in the comparison."""
+    compared: dict[int, Any]
+    """What was compared of them: without padding, without rows that decide nothing, batches as sorted sets."""
+
+
+def first_difference(values: Iterable[list[Any]]) -> int | None:
+    """Index of the first element in which lists differ; the shorter length if one is a prefix of the other."""
+    lists = list(values)
+    shortest = min(len(value) for value in lists)
+    for index in range(shortest):
+        element = lists[0][index]
+        if any(value[index] != element for value in lists):
+            return index
+    return shortest if any(len(value) != shortest for value in lists) else None
+
+
+def differ(values: Mapping[int, Any]) -> bool:
+    """True if two of the values are unequal. A bool is not a number."""
+    it = iter(values.values())
+    reference = next(it, None)
+    return any(value != reference or isinstance(value, bool) is not isinstance(reference, bool) for value in it)
+
+
+def rounds_at(rounds: Mapping[int, RoundView] | None, rank: int) -> RoundView | None:
+    """This rank's view of the round of an event, if the event belongs to one."""
+    return None if rounds is None else rounds.get(rank)
+
+
+class Comparison:
+    """Compares the records of one event at a time, for one replica."""
+
+    def __init__(self, replica: ReplicaGroup) -> None:
+        """Keep the groups in which shapes are compared."""
+        self._attn_tp = {rank: replica.attn_tp_group(rank) for rank in replica.ranks}
+
+    def differences(self, group: Group, rounds: Mapping[int, RoundView] | None) -> tuple[list[Difference], list[str]]:
+        """All differing fields, upstream first, and the fields that differ only in what decides nothing (drift)."""
+        records = group.records
+        found: list[Difference] = []
+        drift: list[str] = []
+        for name in COMPARED:
+            values = {rank: value for rank, record in records.items() if (value := getattr(record.event, name)) is not None}
+            if len(values) < 2 or not differ(values):
+                continue
+            if name == "batch":
+                found.append(_batch(values))
+                continue
+            if name == "target_tokens":
+                rows = _deciding_rows(rounds)
+                index = first_deciding_difference(values, rows)
+                if index is not None:
+                    deciding = {rank: _at(value, rows) for rank, value in values.items()}
+                    found.append(Difference(name, "target-tokens", "control", index, values, deciding))
+                elif first_difference(values.values()) != min(len(value) for value in values.values()):
+                    drift.append(name)
+                continue
+            compared = {rank: significant(name, values[rank], records[rank], rounds_at(rounds, rank)) for rank in values}
+            difference = self._difference(name, FIELD[name].kind, values, compared)
+            if difference is not None:
+                found.append(difference)
+        found.extend(self._extra(records))
+        return found, drift
+
+    def _difference(self, name: str, kind: Kind, values: dict[int, Any], compared: dict[int, Any]) -> Difference | None:
+        rule = FIELD[name].rule if name in FIELD else "extra-field"
+        if kind is Kind.SHAPE or name == "kv_positions":
+            unequal: dict[int, Any] = {}
+            index = None
+            for ranks in self._by_attn_tp(compared):
+                part = {rank: compared[rank] for rank in ranks}
+                if differ(part):
+                    unequal |= {rank: values[rank] for rank in ranks}
+                    index = index_of(part.values()) if index is None else index
+            if not unequal:
+                return None
+            parts = {rank: compared[rank] for rank in unequal}
+            return Difference(name, rule or "", _CLASSES[kind], index, dict(sorted(unequal.items())), parts)
+        if not differ(compared):
+            return None
+        return Difference(name, rule or "", _CLASSES[kind], index_of(compared.values()), values, compared)
+
+    def _by_attn_tp(self, ranks: Iterable[int]) -> list[list[int]]:
+        parts: dict[tuple[int, ...], list[int]] = {}
+        for rank in ranks:
+            parts.setdefault(self._attn_tp.get(rank, (rank,)), []).append(rank)
+        return list(parts.values())
+
+    def _extra(self, records: Mapping[int, Record]) -> list[Difference]:
+        extras = {rank: extra for rank, record in records.items() if (extra := record.event.extra) is not None}
+        if len(extras) < 2:
+            return []
+        found = []
+        for key in sorted(set().union(*extras.values())):
+            kind = extra_kind(key)
+            if kind not in _CLASSES:
+                continue
+            values = {rank: extra[key] for rank, extra in extras.items() if extra.get(key) is not None}
+            values = {rank: value for rank, value in values.items() if not isinstance(value, float)}
+            if len(values) > 1 and differ(values):
+                difference = self._difference(f"extra.{key}", kind, values, values)
+                if difference is not None:
+                    found.append(difference)
+        return found
+
+
+def index_of(values: Iterable[Any]) -> int | None:
+    """Index of the first differing element if all values are lists, else None."""
+    known = list(values)
+    return first_difference(known) if all(isinstance(value, list) for value in known) else None
+
+
+def _batch(values: dict[int, list[str]]) -> Difference:
+    members = {rank: sorted(set(value)) for rank, value in values.items()}
+    if differ(members):
+        return Difference("batch", "batch-membership", "control", None, values, members)
+    return Difference("batch", "row-order", "logical-layout", first_difference(values.values()), values, values)
+
+
+def significant(name: str, value: Any, record: Record, round_view: RoundView | None) -> Any:
+    """The value without its padding (SPEC section 5, "never compared")."""
+    trim = _PADDING.get(name)
+    if trim is None:
+        return value
+    length = trim(record, round_view)
+    return value if length is None else value[: max(length, 0)]
+
+
+def _positions_length(record: Record, round_view: RoundView | None) -> int | None:
+    known = [length for length in (record.event.num_tokens, _own(record, round_view, "verify_len")) if length is not None]
+    return min(known, default=None)
+
+
+def _own(record: Record, round_view: RoundView | None, name: str) -> int | None:
+    """A field of the same record, else of the same rank's round."""
+    value: int | None = getattr(record.event, name)
+    if value is None and round_view is not None:
+        found = round_view.pick(name)
+        value = None if found is None else found.value
+    return value
+
+
+def _accept_path_length(record: Record, round_view: RoundView | None) -> int | None:
+    correct = _own(record, round_view, "correct_len")
+    return None if correct is None else correct + 1
+
+
+_PADDING: dict[str, Callable[[Record, RoundView | None], int | None]] = {
+    "positions": _positions_length,
+    "out_tokens": lambda record, round_view: _own(record, round_view, "commit_len"),
+    "accept_path": _accept_path_length,
+}
+
+
+def first_deciding_difference(values: Mapping[int, list[int]], rows: list[int] | None) -> int | None:
+    """The first of the deciding rows (all if None) in which target tokens differ; None if they agree in all of them."""
+    if rows is None:
+        return first_difference(values.values())
+    for row in rows:
+        if differ({rank: _at(value, [row]) for rank, value in values.items()}):
+            return row
+    return None
+
+
+def _at(value: list[int], rows: list[int] | None) -> list[int | None]:
+    return [*value] if rows is None else [value[row] if row < len(value) else None for row in rows]
+
+
+def _deciding_rows(rounds: Mapping[int, RoundView] | None) -> list[int] | None:
+    """Rows whose target token decides something (SPEC section 5); None for all.
+
+    In a chain those up to L, the largest accepted length that a rank records; in a tree those on the accepted paths.
+    """
+    correct: list[int] = []
+    rows: set[int] = set()
+    tree = paths = False
+    for round_view in (rounds or {}).values():
+        draft = round_view.draft()
+        tree = tree or (draft is not None and draft.parents is not None)
+        found = round_view.pick("correct_len") or round_view.pick("correct_len", phases=("local",))
+        if found is not None:
+            correct.append(found.value)
+        path = round_view.pick("accept_path")
+        if path is not None:
+            paths = True
+            rows.update(significant("accept_path", path.value, path.record, round_view))
+    if not correct or (tree and not paths):
+        return None
+    return sorted(row for row in rows if row >= 0) if tree else list(range(max(correct) + 1))

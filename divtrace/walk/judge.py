@@ -1,0 +1,210 @@
+"""Judges the events of one replica: one `Divergence` for each event at which something differs, breaks or is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from divtrace.align.groups import Group, Order, align
+from divtrace.align.view import EventKey, RankView
+from divtrace.invariants import CHECKS
+from divtrace.invariants.base import Break, Context
+from divtrace.topology import ReplicaGroup, Topology
+from divtrace.walk.assemble import Evidence, assemble
+from divtrace.walk.compare import COMPARED, Comparison, Difference
+from divtrace.walk.divergence import Divergence
+from divtrace.walk.rounds import RoundKey, Rounds, RoundView, overshoot_rounds, rounds_of
+from divtrace.walk.skips import Skips, Unseen
+from divtrace.walk.slots import SlotWalk
+from divtrace.walk.sync import Phases, after_sync, is_healed, is_ineffective, overrides, wrong_group
+
+RecordId = tuple[int, int]
+"""(rank, position)"""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteNote:
+    """A harmless difference at one event and field."""
+
+    order: Order
+    site: str | None
+    field: str
+
+
+@dataclass(slots=True)
+class ReplicaWalk:
+    """One replica, aligned and judged."""
+
+    index: int
+    world: int
+    replica: ReplicaGroup
+    views: dict[int, RankView]
+    """Of the ranks that have a trace."""
+    groups: list[Group] = field(default_factory=list)
+    by_key: dict[EventKey, Group] = field(default_factory=dict)
+    rounds: Rounds = field(default_factory=dict)
+    overshoot: frozenset[RoundKey] = frozenset()
+    divergences: list[Divergence] = field(default_factory=list)
+    healed: list[SiteNote] = field(default_factory=list)
+    unsettled: list[SiteNote] = field(default_factory=list)
+    """Differences before a sync of which nothing after it is recorded."""
+    overridden: list[SiteNote] = field(default_factory=list)
+    """Synced values that all ranks replaced by one and the same other value."""
+    drift: list[SiteNote] = field(default_factory=list)
+    agreements: list[Group] = field(default_factory=list)
+    """Events that two ranks recorded with equal values, in causal order."""
+    unseen: dict[int, Unseen] = field(default_factory=dict)
+
+
+def walk_replica(
+    index: int, world: int, replica: ReplicaGroup, views: dict[int, RankView], topology: Topology, algorithm: str | None
+) -> ReplicaWalk:
+    """Align and judge the model events of one replica."""
+    walk = ReplicaWalk(index, world, replica, views)
+    walk.groups = align(views)
+    walk.by_key = {group.key: group for group in walk.groups}
+    walk.rounds = rounds_of(walk.groups, views)
+    walk.overshoot = overshoot_rounds(walk.rounds)
+    _Judge(walk, topology, algorithm).run()
+    return walk
+
+
+class _Judge:
+    def __init__(self, walk: ReplicaWalk, topology: Topology, algorithm: str | None) -> None:
+        self._walk = walk
+        self._topology = topology
+        self._comparison = Comparison(walk.replica)
+        self._skips = Skips(walk.views)
+        self._breaks = _all_breaks(walk, algorithm)
+
+    def run(self) -> None:
+        walk = self._walk
+        families: dict[EventKey, dict[str, Group]] = {}
+        for group in walk.groups:
+            families.setdefault(group.key._replace(phase=""), {})[group.key.phase] = group
+        for phases in families.values():
+            self._family(phases)
+        walk.divergences.sort(key=lambda divergence: divergence.orders[walk.index])
+        walk.agreements.sort(key=lambda group: group.order)
+        walk.unseen = self._skips.unseen
+
+    def _family(self, phases: dict[str, Group]) -> None:
+        walk = self._walk
+        key = next(iter(phases.values())).key
+        rounds: Mapping[int, RoundView] | None = None
+        if key.req is not None and key.round is not None:
+            round_key = (key.req, key.attempt, key.round)
+            if round_key in walk.overshoot:
+                return
+            rounds = walk.rounds.get(round_key)
+        differences: dict[str, list[Difference]] = {}
+        for phase, group in phases.items():
+            differences[phase], drift = self._comparison.differences(group, rounds)
+            if phase != "local":
+                walk.drift += [SiteNote(group.order, key.site, name) for name in drift]
+        self._before_sync(phases, differences)
+        for phase in ("local", "synced", "used"):
+            if phase in phases:
+                self._event(phases, phase, differences.get(phase, []), rounds)
+
+    def _before_sync(self, phases: Phases, differences: Mapping[str, list[Difference]]) -> None:
+        local = phases.get("local")
+        if local is None or not differences["local"]:
+            return
+        after = after_sync(phases)
+        for difference in differences["local"]:
+            note = SiteNote(local.order, local.key.site, difference.name)
+            if after is None:
+                self._walk.unsettled.append(note)
+            elif is_healed(difference, after, differences[after.key.phase]):
+                self._walk.healed.append(note)
+
+    def _event(
+        self, phases: Phases, phase: str, differences: list[Difference], rounds: Mapping[int, RoundView] | None
+    ) -> None:
+        walk, group = self._walk, phases[phase]
+        evidence = Evidence(group=group, replica=walk.index, world=walk.world)
+        evidence.wrong_group = wrong_group(group, self._topology)
+        evidence.skipped = self._skips.skipped_by(group)
+        for rank, record in group.records.items():
+            evidence.breaks += self._breaks.get((rank, record.pos), [])
+        evidence.source = _source(phases)
+        if phase != "local":
+            evidence.differences = differences
+        if phase == "synced":
+            evidence.ineffective = any(is_ineffective(difference, self._topology) for difference in differences)
+        if phase == "used":
+            names = {difference.name for difference in differences}
+            for override in overrides(phases, rounds):
+                if override.name not in names:
+                    walk.overridden.append(SiteNote(group.order, group.key.site, override.name))
+                elif evidence.override is None:
+                    evidence.override = override
+        divergence = assemble(evidence)
+        if divergence is not None:
+            walk.divergences.append(divergence)
+        elif phase != "local" and not differences and _compared(group):
+            walk.agreements.append(group)
+
+
+def _compared(group: Group) -> bool:
+    """True if two ranks recorded some field of this event that is compared."""
+    if len(group.records) < 2:
+        return False
+    recorded: set[str] = set()
+    for record in group.records.values():
+        event = record.event
+        names = {name for name in COMPARED if getattr(event, name) is not None}
+        names |= {f"extra.{key}" for key in event.extra or {} if key.startswith(("control.", "layout.", "shape."))}
+        if names & recorded:
+            return True
+        recorded |= names
+    return False
+
+
+def _source(phases: Phases) -> int | None:
+    """The recorded source of the sync that an event followed."""
+    for phase in ("synced", "used", "local"):
+        group = phases.get(phase)
+        if group is not None:
+            sources = [record.event.src for _, record in sorted(group.records.items()) if record.event.src is not None]
+            if sources:
+                return sources[0]
+    return None
+
+
+def _all_breaks(walk: ReplicaWalk, algorithm: str | None) -> dict[RecordId, list[Break]]:
+    """Every broken invariant, by the record at which it breaks."""
+    found: dict[RecordId, list[Break]] = {}
+
+    def keep(rank: int, breaks: Iterable[Break]) -> None:
+        for one in breaks:
+            known = found.setdefault((rank, one.record.pos), [])
+            if all(other.rule != one.rule for other in known):
+                known.append(one)
+
+    restarts = {rank: _restarts(view) for rank, view in walk.views.items()}
+    for round_key, by_rank in walk.rounds.items():
+        if round_key in walk.overshoot:
+            continue
+        req, attempt, number = round_key
+        before = walk.rounds.get((req, attempt, number - 1), {})
+        for rank, current in by_rank.items():
+            context = Context(algorithm, restarts[rank].get(req, ()))
+            for check in CHECKS:
+                keep(rank, check(current, before.get(rank), context))
+    for rank, view in walk.views.items():
+        keep(rank, SlotWalk(view, walk.overshoot).breaks())
+    return found
+
+
+def _restarts(view: RankView) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for record in view.records:
+        event = record.event
+        if event.stage == "schedule" and event.req is not None and event.decision in ("retract", "extend"):
+            found[event.req] = (*found.get(event.req, ()), record.pos)
+    return found
+
+

@@ -1,0 +1,135 @@
+"""What one rank recorded of one round of one request, as the invariants and the comparison ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from divtrace.align.groups import Group
+from divtrace.align.view import RankView
+from divtrace.trace.model import Record
+
+GOING_ON = ("used", "synced")
+"""Phases that values across events are read from: what the engine went on with, else what the sync gave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A recorded value and the record that holds it."""
+
+    value: Any
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The drafts of a round: all draft steps in order, and their tree if one is recorded."""
+
+    tokens: list[int]
+    parents: list[int] | None
+    records: tuple[Record, ...]
+
+
+@dataclass(slots=True)
+class RoundView:
+    """One rank's records of one round, by stage and phase, in the rank's own order."""
+
+    view: RankView
+    req: str
+    attempt: int
+    round: int
+    groups: list[Group] = field(default_factory=list)
+
+    def records(self, stages: Iterable[str] | None, phases: Iterable[str]) -> Iterator[Record]:
+        """Records of these stages (all if None) and phases, in the order of the trace."""
+        rank = self.view.rank
+        for group in self.groups:
+            if group.key.phase in phases and (stages is None or group.key.stage in stages):
+                yield group.records[rank]
+
+    def pick(self, name: str, stages: Iterable[str] | None = None, phases: Iterable[str] = GOING_ON) -> Found | None:
+        """The last recorded value of a field: from the first of the phases that has one."""
+        for phase in phases:
+            found = None
+            for record in self.records(stages, (phase,)):
+                value = getattr(record.event, name)
+                if value is not None:
+                    found = Found(value, record)
+            if found is not None:
+                return found
+        return None
+
+    def draft(self) -> Draft | None:
+        """The drafts, joined over the draft steps of the last site that recorded any; None if they are not complete."""
+        for phase in GOING_ON:
+            steps: dict[str | None, list[tuple[int, Record]]] = {}
+            for group in self.groups:
+                if group.key.stage == "draft" and group.key.phase == phase:
+                    record = group.records[self.view.rank]
+                    if record.event.draft_tokens is not None:
+                        steps.setdefault(group.key.site, []).append((group.key.n, record))
+            if steps:
+                return self._join(max(steps.values(), key=lambda found: max(record.pos for _, record in found)))
+        return None
+
+    def _join(self, steps: list[tuple[int, Record]]) -> Draft | None:
+        steps.sort(key=lambda step: step[0])
+        if [n for n, _ in steps] != list(range(len(steps))):
+            return None
+        records = tuple(record for _, record in steps)
+        if len(records) > 1 and self.view.hole_before(records[0]):
+            return None
+        tokens: list[int] = []
+        parents: list[int] = []
+        for record in records:
+            tokens += record.event.draft_tokens or []
+            parents += record.event.draft_parents or []
+        recorded = any(record.event.draft_parents is not None for record in records)
+        return Draft(tokens, parents if recorded else None, records)
+
+    def whole(self, *records: Record) -> bool:
+        """True if no hole lies between these records of this rank, so that none of them can be superseded unseen."""
+        positions = [record.pos for record in records]
+        return not self.view.hole_between(min(positions), max(positions))
+
+    def is_finished(self) -> bool | None:
+        """Whether this rank says that the request finished in this round; None if it does not say."""
+        found = self.pick("finished")
+        return None if found is None else bool(found.value)
+
+
+RoundKey = tuple[str, int, int]
+Rounds = dict[RoundKey, dict[int, RoundView]]
+
+
+def rounds_of(groups: Iterable[Group], views: dict[int, RankView]) -> Rounds:
+    """Every (req, attempt, round) with each rank's view of it.
+
+    The groups of a view stand in the order of its rank's records.
+    """
+    rounds: Rounds = {}
+    for group in groups:
+        key = group.key
+        if key.req is None or key.round is None:
+            continue
+        by_rank = rounds.setdefault((key.req, key.attempt, key.round), {})
+        for rank in group.records:
+            round_view = by_rank.get(rank)
+            if round_view is None:
+                round_view = by_rank[rank] = RoundView(views[rank], key.req, key.attempt, key.round)
+            round_view.groups.append(group)
+    for by_rank in rounds.values():
+        for rank, round_view in by_rank.items():
+            round_view.groups.sort(key=lambda group, rank=rank: group.records[rank].pos)  # type: ignore[misc]
+    return rounds
+
+
+def overshoot_rounds(rounds: Rounds) -> frozenset[RoundKey]:
+    """Rounds after one in which every rank that recorded it says the request finished: run by overlap, then thrown away."""
+    found = set()
+    for (req, attempt, number), by_rank in rounds.items():
+        says = [said for said in (by_rank[rank].is_finished() for rank in sorted(by_rank)) if said is not None]
+        if says and all(says):
+            found.add((req, attempt, number + 1))
+    return frozenset(found)

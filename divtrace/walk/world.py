@@ -1,0 +1,217 @@
+"""One world: its groups, its replicas, its collectives, and who waits at its end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from divtrace.align.groups import Group, Order
+from divtrace.align.view import EventKey, RankView, stage_order
+from divtrace.events import Meta
+from divtrace.topology import RankGroup, Sizes, Topology, override, sizes_from, topology
+from divtrace.trace.model import RankTrace
+from divtrace.walk import odd
+from divtrace.walk.collectives import Operation, OperationMatch, matches, mismatch, operations_of
+from divtrace.walk.compare import Difference
+from divtrace.walk.config import config_divergence, setting
+from divtrace.walk.divergence import CommunicatorKey, Divergence
+from divtrace.walk.judge import ReplicaWalk, walk_replica
+from divtrace.walk.progress import Waits, waits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFlags:
+    """Sizes and groups from the command line; they win over what the metas say."""
+
+    tp: int | None = None
+    dp: int | None = None
+    cp: int | None = None
+    pp: int | None = None
+    dp_attention: bool | None = None
+    attn_tp_groups: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def sizes(self) -> dict[str, int | bool]:
+        """The sizes that were given."""
+        given = {"tp": self.tp, "dp": self.dp, "cp": self.cp, "pp": self.pp, "dp_attention": self.dp_attention}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(slots=True)
+class WorldWalk:
+    """Everything found in one world."""
+
+    world: int
+    topology: Topology
+    views: dict[int, RankView]
+    metas: dict[int, tuple[Meta, ...]]
+    replicas: list[ReplicaWalk] = field(default_factory=list)
+    operations: dict[int, list[Operation]] = field(default_factory=dict)
+    matches: list[OperationMatch] = field(default_factory=list)
+    waits: Waits | None = None
+    collective_divergences: list[Divergence] = field(default_factory=list)
+    meta_conflict: bool = False
+
+    @property
+    def divergences(self) -> list[Divergence]:
+        """All divergences of this world, replica by replica, then those of collectives."""
+        return [*(one for replica in self.replicas for one in replica.divergences), *self.collective_divergences]
+
+
+def world_topology(ranks: Sequence[int], metas: Mapping[int, tuple[Meta, ...]], flags: GroupFlags) -> Topology:
+    """The groups of a world: flags win over explicit groups, these over sizes; of several ranks the lowest speaks."""
+    everything = [meta for rank in sorted(metas) for meta in metas[rank]]
+    parallel = setting(everything, "parallel")
+    sizes: Sizes | None = sizes_from(parallel) if parallel else None
+    groups = setting(everything, "groups")
+    if flags.sizes:
+        sizes, groups = override(sizes, **flags.sizes), None
+    if flags.attn_tp_groups:
+        groups = {"attn_tp": flags.attn_tp_groups}
+    return topology(ranks, parallel=sizes, groups=groups)
+
+
+def walk_world(world: int, traces: Mapping[int, RankTrace], flags: GroupFlags, first_replica: int) -> WorldWalk:
+    """Align, compare and judge all ranks of one world.
+
+    Args:
+        world: the world's number.
+        traces: its traces by rank.
+        flags: sizes and groups from the command line.
+        first_replica: number of the world's first replica; replicas are numbered through over all worlds.
+
+    Raises:
+        TopologyError: sizes do not divide or groups overlap.
+    """
+    metas = {rank: tuple(trace.metas) for rank, trace in traces.items()}
+    views = {rank: RankView(traces[rank]) for rank in sorted(traces)}
+    groups = world_topology(sorted(traces), metas, flags)
+    walk = WorldWalk(world, groups, views, metas)
+    for offset, replica in enumerate(groups.replicas):
+        index = first_replica + offset
+        inside = {rank: views[rank] for rank in sorted(replica.ranks) if rank in views}
+        lowest = [meta for rank in inside for meta in metas[rank]]
+        one = walk_replica(index, world, replica, inside, groups, setting(lowest, "algorithm"))
+        conflict = config_divergence(index, world, inside, metas)
+        if conflict is not None:
+            one.divergences.insert(0, conflict)
+            walk.meta_conflict = True
+        walk.replicas.append(one)
+    walk.operations = {rank: operations_of(view, groups, world) for rank, view in views.items()}
+    walk.matches = matches(walk.operations)
+    walk.waits = waits(views, walk.operations)
+    home = {rank: replica for replica in walk.replicas for rank in replica.views}
+    for match in walk.matches:
+        differences = mismatch(match)
+        if differences:
+            walk.collective_divergences.append(_divergence(match, differences, home))
+    _add_crossed_orders(walk, home)
+    return walk
+
+
+def _divergence(match: OperationMatch, differences: list[Difference], home: Mapping[int, ReplicaWalk]) -> Divergence:
+    lowest = match.lowest
+    rules = list(dict.fromkeys(difference.rule for difference in differences))
+    ranks = tuple(sorted(match.by_rank))
+    first = differences[0]
+    return Divergence(
+        world=match.communicator.world,
+        replica=home[lowest.rank].index,
+        key=_key(lowest),
+        step=lowest.values.get("step"),
+        rule=rules[0],
+        also=tuple(rules[1:]),
+        rule_class="shape",
+        ranks=ranks,
+        odd_ranks=odd.by_majority(first.compared, ranks) or (),
+        records={rank: match.by_rank[rank].issue for rank in ranks},
+        orders=_orders([match.by_rank[rank] for rank in ranks], home),
+        field=first.name,
+        index=first.index,
+        values=first.values,
+        differences=tuple(differences),
+        communicator=_communicator(lowest),
+    )
+
+
+def _key(operation: Operation) -> EventKey:
+    values = operation.values
+    return EventKey(None, 0, None, values.get("step"), "collective", values.get("site"), "used", values.get("n") or 0)
+
+
+def _communicator(operation: Operation) -> CommunicatorKey:
+    name = operation.communicator.name
+    return CommunicatorKey(name, operation.communicator.ranks, operation.number if operation.counted else None)
+
+
+def _orders(operations: Sequence[Operation], home: Mapping[int, ReplicaWalk]) -> dict[int, Order]:
+    """Where operations of one number stand in each replica: as on the lowest rank that issued it there."""
+    orders: dict[int, Order] = {}
+    for operation in operations:
+        replica = home[operation.rank]
+        if replica.index not in orders:
+            orders[replica.index] = collective_order(operation, replica)
+    return orders
+
+
+def collective_order(operation: Operation, replica: ReplicaWalk) -> Order:
+    """Behind the last model event of its own step that precedes it on its rank; behind schedule if there is none."""
+    view = replica.views[operation.rank]
+    step = operation.issue.event.step
+    behind: Group | None = None
+    for pos in range(operation.issue.pos - 1, -1, -1):
+        record = view.records[pos]
+        key = view.keys[pos]
+        if key is not None and (step is None or record.event.step == step):
+            behind = replica.by_key[key]
+            break
+        if step is not None and pos < view.first_of_step.get(step, 0):
+            break
+    tie = f"{operation.communicator.name} {operation.number:020d}"
+    if behind is not None:
+        return behind.order._replace(behind=1, pos=operation.issue.pos, tie=tie)
+    start = -math.inf if step is None else float(step)
+    return Order(start, stage_order("schedule"), math.inf, 1, operation.issue.pos, tie)
+
+
+def _add_crossed_orders(walk: WorldWalk, home: Mapping[int, ReplicaWalk]) -> None:
+    """A crossed order is a finding at the pending operation of its lowest rank, unless one of its operations is one."""
+    if walk.waits is None:
+        return
+    known = {(one.communicator.comm, one.communicator.comm_ranks, one.communicator.comm_seq) for one in walk.collective_divergences if one.communicator}
+    for cycle in walk.waits.cycles:
+        stuck: dict[int, Operation] = {}
+        for operation in walk.waits.pending:
+            if operation.rank in cycle:
+                stuck.setdefault(operation.rank, operation)
+        if any((o.communicator.name, o.communicator.ranks, o.number) in known for o in stuck.values()):
+            continue
+        operations = [stuck[rank] for rank in sorted(stuck)]
+        lowest = operations[0]
+        names = {operation.rank: operation.communicator.name for operation in operations}
+        walk.collective_divergences.append(
+            Divergence(
+                world=walk.world,
+                replica=home[lowest.rank].index,
+                key=_key(lowest),
+                step=lowest.values.get("step"),
+                rule="collective-order",
+                also=(),
+                rule_class="shape",
+                ranks=tuple(sorted(cycle)),
+                odd_ranks=(),
+                records={operation.rank: operation.issue for operation in operations},
+                orders=_orders(operations, home),
+                field="comm",
+                values=names,
+                differences=(Difference("comm", "collective-order", "shape", None, names, names),),
+                communicator=_communicator(lowest),
+                cycle=cycle,
+            )
+        )
+
+
+def expected_ranks(groups: Topology) -> RankGroup:
+    """All ranks that the groups name."""
+    return tuple(sorted({rank for replica in groups.replicas for rank in replica.ranks}))
