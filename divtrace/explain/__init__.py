@@ -1,1 +1,1 @@
-"""PLACEHOLDER."""
+"""Words: the only place where English sentences about findings, verdicts and coverage are written."""

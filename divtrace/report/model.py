@@ -40,7 +40,7 @@ class FieldDifference(msgspec.Struct, frozen=True):
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """How far behind its cause a consequence stands; null where the records do not tell."""
+    """How far behind the finding at the head of its chain a consequence stands; null where the records do not tell."""
 
     rounds: int | None
     steps: int | None
@@ -188,6 +188,18 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """The first of the bad lines and damaged files, with file and line."""
 
 
+class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One request of one replica, for reporters that list them all."""
+
+    world: int
+    replica: int
+    req: str
+    rounds: int
+    compared: Literal["full", "part"]
+    why: str | None
+    """Why only a part was compared."""
+
+
 class Tool(msgspec.Struct, frozen=True):
     """What wrote the report."""
 
@@ -217,8 +229,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     next: tuple[str, ...]
     """One check that would separate the remaining explanations."""
+    requests: tuple[RequestSummary, ...] | UnsetType = UNSET
+    """Every request, for reporters; too many for the JSON report, which leaves them out."""
 
 
 def encode(report: Report) -> bytes:
     """The report as JSON: keys in the order of the structs, two spaces of indentation, one line break at the end."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+    listed = msgspec.structs.replace(report, requests=UNSET)
+    return msgspec.json.format(msgspec.json.encode(listed), indent=2) + b"\n"

@@ -55,6 +55,8 @@ class ReplicaWalk:
     agreements: list[Group] = field(default_factory=list)
     """Events that two ranks recorded with equal values, in causal order."""
     unseen: dict[int, Unseen] = field(default_factory=dict)
+    partial: dict[str, int] = field(default_factory=dict)
+    """Requests compared only in part, each with the lowest rank of which a part is not compared."""
 
 
 def walk_replica(
@@ -87,7 +89,7 @@ class _Judge:
             self._family(phases)
         walk.divergences.sort(key=lambda divergence: divergence.orders[walk.index])
         walk.agreements.sort(key=lambda group: group.order)
-        walk.unseen = self._skips.unseen
+        walk.unseen, walk.partial = self._skips.unseen, self._skips.partial
 
     def _family(self, phases: dict[str, Group]) -> None:
         walk = self._walk

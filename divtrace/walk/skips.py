@@ -47,6 +47,8 @@ class Skips:
         self._in_step: dict[int, dict[_StepSite, dict[int, _Span]]] = {}
         self._in_round: dict[int, dict[Site, dict[tuple[str, int, int], _Span]]] = {}
         self.unseen: dict[int, Unseen] = {rank: Unseen() for rank in views}
+        self.partial: dict[str, int] = {}
+        """Requests of which some event is not compared on a rank that records its site, with the lowest such rank."""
 
     def skipped_by(self, group: Group) -> dict[int, int]:
         """Ranks that skipped this event, each with the position of the later record that shows it went past."""
@@ -58,6 +60,8 @@ class Skips:
             passed = self._judge(self._views[rank], group)
             if passed is not None:
                 found[rank] = passed
+            elif group.key.req is not None and group.key.where in self._views[rank].covered:
+                self.partial[group.key.req] = min(rank, self.partial.get(group.key.req, rank))
         return found
 
     def _judge(self, view: RankView, group: Group) -> int | None:

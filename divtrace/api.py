@@ -1,0 +1,103 @@
+"""The library: functions that take paths and return data. Nothing here prints or exits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from divtrace.errors import DamageError
+from divtrace.report.build import build
+from divtrace.report.model import Report
+from divtrace.trace.load import load
+from divtrace.trace.model import Traces
+from divtrace.walk.run import Walk, walk
+from divtrace.walk.world import GroupFlags
+
+Paths = Sequence[str | os.PathLike[str]]
+OnProgress = Callable[[int, int], None]
+"""Called with bytes read so far and bytes in all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to read and compare; every default is what a plain command does."""
+
+    run: str | None = None
+    """Which run to read where the input mixes several."""
+    tp: int | None = None
+    dp: int | None = None
+    cp: int | None = None
+    pp: int | None = None
+    dp_attention: bool | None = None
+    attn_tp_groups: tuple[tuple[int, ...], ...] = ()
+    max_findings: int = 1000
+    """Findings listed in the report; 0 for all."""
+    jobs: int | None = None
+    strict: bool = False
+    """Damage of any kind raises DamageError."""
+
+    @property
+    def groups(self) -> GroupFlags:
+        """Sizes and groups that win over those of the traces."""
+        return GroupFlags(
+            tp=self.tp,
+            dp=self.dp,
+            cp=self.cp,
+            pp=self.pp,
+            dp_attention=self.dp_attention,
+            attn_tp_groups=self.attn_tp_groups,
+        )
+
+
+def read(paths: Paths, options: Options, progress: OnProgress | None = None) -> Traces:
+    """Load the traces.
+
+    Raises:
+        UsageError: a path does not exist.
+        NoTraceError: nothing in the input is a trace, or nothing is readable.
+        RunsError: the input mixes several runs and `options.run` picks none.
+        DamageError: `options.strict`, and something is damaged.
+    """
+    traces = load(paths, run=options.run, progress=progress)
+    if options.strict:
+        _refuse_damage(traces)
+    return traces
+
+
+def _refuse_damage(traces: Traces) -> None:
+    for one in traces.damage:
+        line = "" if one.line is None else f":{one.line}"
+        more = f" ({len(traces.damage) - 1} more)" if len(traces.damage) > 1 else ""
+        raise DamageError(f"{one.file}{line}: {one.what}{more}", hint="leave out --strict to use what is readable")
+    if traces.unknown_fields:
+        names = ", ".join(traces.unknown_fields)
+        raise DamageError(f"fields that the format does not know: {names}", hint="leave out --strict to drop them")
+    if traces.duplicates:
+        raise DamageError(
+            f"{traces.duplicates} records stand twice in the input", hint="leave out --strict to count each of them once"
+        )
+
+
+def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
+    """Load and walk; raises as `read` does, and TopologyError for sizes that do not divide."""
+    return walk(read(paths, options, progress), options.groups)
+
+
+def analyze(paths: Paths | str | os.PathLike[str], options: Options | None = None, *, progress: OnProgress | None = None) -> Report:
+    """Find the first divergence in the traces of a run.
+
+    Args:
+        paths: files and folders; one path alone is fine.
+        options: how to read and compare.
+        progress: called with bytes read and bytes in all.
+
+    Returns:
+        The report: verdict, first divergence, all findings, coverage.
+
+    Raises:
+        DivtraceError: see `divtrace.errors`; anything damaged in the traces is reported, not raised.
+    """
+    chosen = options or Options()
+    known = [paths] if isinstance(paths, str | os.PathLike) else paths
+    return build(walk_traces(known, chosen, progress), max_findings=chosen.max_findings)

@@ -1,0 +1,150 @@
+"""The verdict in one line, the notes, and the one next check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from divtrace.explain.coverage import place
+from divtrace.explain.wording import counted, listed, ranks_phrase, short
+from divtrace.report.model import Precedence
+from divtrace.rules import RULES
+from divtrace.sync_sites import token_for
+from divtrace.trace.model import Record
+from divtrace.walk.divergence import Divergence
+from divtrace.walk.verdict import Outcome
+
+WorldRank = tuple[int, int]
+
+
+def rank_names(ranks: Iterable[WorldRank], many_worlds: bool) -> str:
+    """`rank 1`, `ranks 0-2`, or with several worlds `ranks 0/1 and 1/0`."""
+    known = list(ranks)
+    if not many_worlds:
+        return ranks_phrase(rank for _, rank in known)
+    return listed([f"rank {world}/{rank}" for world, rank in known])
+
+
+def where(divergence: Divergence) -> str:
+    """The key of a finding in a few words."""
+    key = divergence.key
+    parts = [f"step {divergence.step}" if divergence.step is not None else "start-up"]
+    if key.req is not None:
+        parts.append(f"round {key.round} of {short(key.req)}" if key.round is not None else f"request {short(key.req)}")
+    parts.append(key.stage if key.site is None else f"{key.stage}/{short(key.site).strip(chr(34))}")
+    return ", ".join(parts)
+
+
+def summary(
+    outcome: Outcome,
+    first: Divergence | None,
+    precedence: Precedence,
+    extent: str,
+    ended_early: Sequence[tuple[WorldRank, Record]],
+    many_worlds: bool,
+) -> str:
+    """The verdict in one line.
+
+    Args:
+        outcome: the verdict and its ranks.
+        first: the first divergence.
+        precedence: whether it is shown to precede the timeout.
+        extent: how much was compared, as `extent_compared` says it.
+        ended_early: ranks whose peers go on behind their last event, with that event.
+        many_worlds: rank numbers repeat.
+    """
+    match outcome.verdict:
+        case "divergence" if first is not None:
+            ending = {"shown": ", before the timeout", "not shown": ", not shown to precede the timeout"}.get(precedence, "")
+            return f"Divergence: {first.rule} at {where(first)}{ending}."
+        case "rank_failed":
+            return f"{_capital(rank_names(outcome.ranks, many_worlds))} raised before issuing what the peers wait for; {extent}."
+        case "rank_silent":
+            return (
+                f"{_capital(rank_names(outcome.ranks, many_worlds))} stopped earlier than the peers that wait for it: "
+                f"late, blocked or dead, undetermined; {extent}."
+            )
+        case "uniform_stall":
+            return f"All ranks stopped at the same place and nobody waits for anybody; {extent}."
+        case "insufficient":
+            missing = f" {rank_names(outcome.ranks, many_worlds)} left no trace;" if outcome.ranks else ""
+            return f"Insufficient evidence:{missing} {extent}."
+        case _:
+            early = _early(ended_early, many_worlds)
+            return f"Clean: {extent}{early}."
+
+
+def extent_compared(ranks: int, replicas: int, rounds: int, requests: int, last_step: int | None) -> str:
+    """How much was held against another rank and agreed."""
+    if ranks < 2:
+        return "nothing could be compared"
+    upto = "" if last_step is None else f", compared up to step {last_step}"
+    return (
+        f"{counted(ranks, 'rank')} in {counted(replicas, 'replica')} agree in {counted(rounds, 'round')} "
+        f"of {counted(requests, 'request')}{upto}"
+    )
+
+
+def _early(ended_early: Sequence[tuple[WorldRank, Record]], many_worlds: bool) -> str:
+    if not ended_early:
+        return ""
+    (rank, record), *others = ended_early
+    more = f" (and {counted(len(others), 'more rank')})" if others else ""
+    return f"; {rank_names([rank], many_worlds)} only up to {place(record)}{more}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def next_check(
+    outcome: Outcome, first: Divergence | None, absent: Sequence[WorldRank], missing_fields: Sequence[str], many_worlds: bool
+) -> list[str]:
+    """One check that would separate the remaining explanations."""
+    if first is not None:
+        return [_next_for(first)]
+    who = rank_names(outcome.ranks, many_worlds) if outcome.ranks else ""
+    match outcome.verdict:
+        case "rank_failed":
+            return [f"Read the log of {who} around its error; its traceback says what raised before the collective."]
+        case "rank_silent":
+            return [f"Look for {who} in the engine's log and with py-spy dump: an exception, a kill, or a stack that still moves."]
+        case "uniform_stall":
+            return ["Take two py-spy dumps of all ranks a minute apart: a stack that moves is slow, one that does not is stuck below the engine."]
+        case "insufficient" if absent:
+            return [f"Hand in the trace of {rank_names(absent, many_worlds)}, or the log that tells how it ended."]
+        case "insufficient":
+            fields = listed(list(missing_fields[:3])) or "the decisions"
+            return [f"Record {fields} on every rank and run again; nothing that two ranks share was recorded."]
+        case _:
+            return []
+
+
+def _next_for(first: Divergence) -> str:
+    token = token_for(first.key.site)
+    if token is not None and first.rule not in ("sync-group", "sync-overridden"):
+        return (
+            f"Run again with SGLANG_SPEC_TP_SYNC=all, then with all,-{token}: if the divergence comes only with {token} taken out, "
+            "the ranks' own values differ there; if it stays with all, the sync itself does not take effect."
+        )
+    return RULES[first.rule].look_next[0]
+
+
+def notes(*, healed_without_after: int, overridden: int, by_clock: bool, meta_conflict: bool, no_decision: bool) -> list[str]:
+    """What a reader should know besides the findings."""
+    found = []
+    if by_clock:
+        found.append(
+            "Several replicas diverged and no shared collective orders them: which one is named first follows from wall clocks "
+            "of different ranks, which may be off."
+        )
+    if meta_conflict:
+        found.append("The ranks' metas disagree in what they must share; the groups are taken from the lowest rank.")
+    if healed_without_after:
+        found.append(
+            f"{counted(healed_without_after, 'difference')} before a sync with nothing recorded after it: neither healed nor a finding."
+        )
+    if overridden:
+        found.append(f"{counted(overridden, 'synced value')} replaced by one and the same other value on all ranks.")
+    if no_decision:
+        found.append("No decision was recorded: the verdict rests on collectives and host records alone.")
+    return found

@@ -1,0 +1,144 @@
+"""What was read and compared, and what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from divtrace.align.view import RankView
+from divtrace.explain.coverage import no_trace, reasons
+from divtrace.report.model import Coverage, Damage, End, NotCompared, RankName, RequestSummary
+from divtrace.trace.model import Record, Traces
+from divtrace.walk.run import Walk
+from divtrace.walk.skips import Unseen
+from divtrace.walk.verdict import absent_ranks
+
+WorldRank = tuple[int, int]
+
+_DECISIONS = (
+    "batch",
+    "draft_tokens",
+    "verify_len",
+    "positions",
+    "target_tokens",
+    "correct_len",
+    "bonus",
+    "commit_len",
+    "new_seq_len",
+    "out_tokens",
+    "finished",
+    "kv_slots",
+    "comm_seq",
+)
+"""What a complete trace holds; those that no rank recorded are listed as missing."""
+
+_MOST_DAMAGE = 1000
+"""Damaged records named in the report; all are counted, and `divtrace validate` names every one."""
+
+
+def last_record(view: RankView) -> Record:
+    """The last event of a rank that is no host record; the last record if there is no other."""
+    return next((record for record in reversed(view.records) if record.event.stage != "host"), view.records[-1])
+
+
+def ends(walk: Walk) -> dict[WorldRank, End]:
+    """The last event of every rank."""
+    found = {}
+    for world in walk.worlds:
+        for rank, view in world.views.items():
+            event = last_record(view).event
+            found[world.world, rank] = End(
+                seq=event.seq,
+                step=event.step,
+                stage=event.stage,
+                site=event.site,
+                req=event.req,
+                round=event.round,
+                clean=view.closed,
+            )
+    return found
+
+
+def ended_early(walk: Walk) -> list[tuple[WorldRank, Record]]:
+    """Ranks whose peers go on behind their last event."""
+    return [
+        ((world.world, rank), last_record(view))
+        for world in walk.worlds
+        for replica in world.replicas
+        for rank, view in replica.views.items()
+        if replica.unseen[rank].after_last
+    ]
+
+
+def missing_fields(traces: Traces) -> tuple[str, ...]:
+    """Decisions that no rank recorded anywhere."""
+    missing = list(_DECISIONS)
+    for trace in traces.ranks.values():
+        for record in trace.records:
+            if any(getattr(record.event, name) is not None for name in missing):
+                missing = [name for name in missing if getattr(record.event, name) is None]
+        if not missing:
+            break
+    return tuple(missing)
+
+
+def coverage(walk: Walk, rank_name: Callable[[int, int], RankName], missing: tuple[str, ...]) -> Coverage:
+    """The coverage section of the report."""
+    traces = walk.traces
+    not_compared = []
+    for world in walk.worlds:
+        seen: dict[int, tuple[RankView, Unseen]] = {
+            rank: (view, replica.unseen[rank]) for replica in world.replicas for rank, view in replica.views.items()
+        }
+        absent = set(absent_ranks(world))
+        for rank in sorted({*absent, *seen}):
+            if rank in absent:
+                not_compared.append(NotCompared(rank_name(world.world, rank), no_trace()))
+                continue
+            view, unseen = seen[rank]
+            whys = reasons(view, unseen, last_record(view))
+            if whys:
+                not_compared.append(NotCompared(rank_name(world.world, rank), "; ".join(whys)))
+    damage = tuple(Damage(one.file, one.line, one.what) for one in traces.damage[:_MOST_DAMAGE])
+    return Coverage(
+        files=len(traces.files),
+        ignored_files=traces.ignored_files,
+        events=sum(len(trace.records) for trace in traces.ranks.values()),
+        ranks=len(traces.ranks),
+        bad_lines=traces.bad_lines,
+        unknown_fields=traces.unknown_fields,
+        duplicates=traces.duplicates,
+        lost_events=sum(max(trace.lost, trace.dropped) for trace in traces.ranks.values()),
+        not_compared=tuple(not_compared),
+        missing_fields=missing,
+        damage=damage,
+    )
+
+
+def request_summaries(walk: Walk) -> tuple[RequestSummary, ...]:
+    """Every request of every replica, and whether all of it was compared."""
+    found = []
+    for world in walk.worlds:
+        absent = set(absent_ranks(world))
+        for replica in world.replicas:
+            rounds: dict[str, int] = {group.key.req: 0 for group in replica.groups if group.key.req is not None}
+            for req, _, number in replica.rounds:
+                rounds[req] += number > 0
+            gone = sorted(absent & set(replica.replica.ranks))
+            for req in sorted(rounds):
+                rank = gone[0] if gone else replica.partial.get(req)
+                why = None
+                if rank is not None:
+                    view = replica.views.get(rank)
+                    why = no_trace() if view is None else "; ".join(reasons(view, replica.unseen[rank], last_record(view)))
+                    why = f"rank {rank}: {why}"
+                found.append(
+                    RequestSummary(
+                        world=world.world,
+                        replica=replica.index,
+                        req=req,
+                        rounds=rounds[req],
+                        compared="full" if why is None else "part",
+                        why=why,
+                    )
+                )
+    return tuple(found)
