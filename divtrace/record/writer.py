@@ -1,7 +1,8 @@
 """The writer: takes events out of the queue, judges, encodes and writes them.
 
 Runs in a daemon thread; `flush`, `close`, dumps and `DIVTRACE_SYNC` run the same code in the caller's thread. One lock
-keeps them apart, taken with a timeout, since a signal handler may call into the recorder while its thread holds it.
+keeps them apart. It is re-entrant and taken with a timeout, since a signal handler may call into the recorder while its
+own thread is at work in here.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Writer:
         self.stopped: str | None = None
         """Why nothing is written any more."""
         self.meta_due = False
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self._settings = settings
         self._privacy = privacy
         self._meta = meta
@@ -76,6 +77,7 @@ class Writer:
         self._dropped_told = 0
         self._tell_again = 0.0
         self._last_step: Any = None
+        self._busy = False
         self._wake = threading.Lock()
         self._wake.acquire()
         self._ending = False
@@ -117,6 +119,11 @@ class Writer:
         """
         if self.stopped is not None or not self.lock.acquire(timeout=timeout):
             return False
+        if self._busy:
+            # A signal handler that interrupted this very thread at work: the work goes on after it.
+            self.lock.release()
+            return False
+        self._busy = True
         try:
             self._drain(last=last)
             return self.stopped is None
@@ -125,6 +132,7 @@ class Writer:
         except Exception as error:
             self.stop(f"{type(error).__name__}: {error}")
         finally:
+            self._busy = False
             self.lock.release()
         return False
 
@@ -226,10 +234,12 @@ class Writer:
     def _write_meta(self) -> None:
         from msgspec.json import encode
 
+        from divtrace.record.check import plain_mapping
+
         self.meta_due = False
         self._dropped_told = self.dropped
         self._tell_again = time.monotonic() + _HOUSEKEEPING_SECONDS
-        line = encode(self._meta()) + b"\n"
+        line = encode(plain_mapping(self._meta())) + b"\n"
         try:
             if self.parts.is_full(len(line)):
                 self.parts.finish_current()
@@ -266,9 +276,10 @@ class Writer:
         self.write_all(timeout=timeout, last=True)
         if self.lock.acquire(timeout=timeout):
             try:
-                if self.stopped is None and self.parts.current is not None:
-                    self._write_meta()
-                self.parts.close()
+                if not self._busy:
+                    if self.stopped is None and self.parts.current is not None:
+                        self._write_meta()
+                    self.parts.close()
             except (OSError, RecordingStopped) as error:
                 self.stop(str(error))
             finally:

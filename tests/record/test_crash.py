@@ -1,0 +1,216 @@
+"""The recorder exists for processes that die: what was recorded has to be there afterwards."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from record.reading import child, finish, read
+
+UNDER_LOAD = """
+import sys, threading
+from divtrace.record import Recorder
+recorder = Recorder(sys.argv[1], rank=0)
+say = threading.Lock()
+def work(name):
+    seq, step = -1, 0
+    while True:
+        for _ in range(40):
+            step += 1
+            tokens = list(range(step % 50))
+            seq = recorder.event("accept", "greedy", req=f"{name}", round=step, step=step, out_tokens=tokens)
+            recorder.event("collective", "forward", step=step, comm="tp", comm_seq=step, state="enqueued")
+        recorder.flush()
+        with say:
+            print(seq, flush=True)
+threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in "ab"]
+print("ready", flush=True)
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def kill_under_load(directory: Path, seed: int, **variables: str) -> int:
+    """Kills a recording process at a random moment; returns how many events it had acknowledged."""
+    moment = random.Random(seed).uniform(0, 0.15)
+    process = child(UNDER_LOAD, str(directory), **variables)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(moment)
+    process.kill()
+    out, err = process.communicate(timeout=30)
+    # The last line may be cut by the kill itself.
+    acknowledged = [int(line) for line in out.split("\n")[:-1]]
+    written = read(directory)
+    present = set(written.seqs)
+    assert len(written.bad) <= 1, (seed, written.bad[:3])
+    assert not err, (seed, err)
+    assert len(present) == len(written.events), f"run {seed}: an event was written twice"
+    missing = [seq for seq in acknowledged if seq not in present]
+    assert not missing, (seed, missing[:5])
+    return len(acknowledged)
+
+
+@pytest.mark.parametrize("variables", [{}, {"DIVTRACE_RING": "50", "DIVTRACE_FILE_MB": "8"}], ids=["files", "ring"])
+def test_a_kill_loses_nothing_that_was_flushed(tmp_path: Path, variables: dict[str, str]) -> None:
+    runs = [kill_under_load(tmp_path / str(seed), seed) for seed in range(4)]
+    assert sum(runs) > 0, "no run was ever acknowledged: the test says nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("DIVTRACE_SLOW_TESTS") != "1", reason="takes a minute; DIVTRACE_SLOW_TESTS=1")
+def test_two_hundred_kills_lose_nothing_that_was_flushed(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(lambda seed: kill_under_load(tmp_path / str(seed), seed), range(200)))
+    assert sum(runs) > 200
+
+
+# `usleep` through PyDLL keeps the GIL, through CDLL it lets it go.
+BLOCKS_IN_C = """
+import ctypes, sys
+from divtrace.record import Recorder
+recorder = Recorder(sys.argv[1], rank=0)
+recorder.event("host", "warm")
+recorder.flush()
+library = getattr(ctypes, sys.argv[2])(None)
+library.usleep(1)
+recorder.event("verify", "enter", req="A", round=7, step=3, about_to_block=True)
+print("blocking", flush=True)
+library.usleep(30_000_000)
+"""
+
+
+def start_blocked(directory: Path, library: str, **variables: str) -> subprocess.Popen[str]:
+    process = child(BLOCKS_IN_C, str(directory), library, **variables)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "blocking\n"
+    return process
+
+
+def test_the_event_before_a_block_in_c_is_in_the_file_50_ms_later(tmp_path: Path) -> None:
+    # Without the wake-up the event would wait for the next flush; an hour makes that plain.
+    process = child(
+        BLOCKS_IN_C.replace("rank=0)", "rank=0, settings=Settings(flush_seconds=3600))").replace(
+            "import Recorder", "import Recorder, Settings"
+        ),
+        str(tmp_path),
+        "CDLL",
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "blocking\n"
+    time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    assert [event.site for event in read(tmp_path).events] == ["warm", "enter"]
+
+
+def test_with_sync_the_event_is_there_although_the_block_keeps_the_gil(tmp_path: Path) -> None:
+    process = start_blocked(tmp_path, "PyDLL", DIVTRACE_SYNC="1")
+    time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    assert [event.site for event in read(tmp_path).events] == ["warm", "enter"]
+
+
+def test_an_enqueued_collective_is_about_to_block(tmp_path: Path) -> None:
+    script = BLOCKS_IN_C.replace(
+        'recorder.event("verify", "enter", req="A", round=7, step=3, about_to_block=True)',
+        'recorder.event("collective", "x", comm="tp", comm_seq=1, op="all_reduce", state="enqueued")',
+    )
+    process = child(script, str(tmp_path), "PyDLL", DIVTRACE_SYNC="1")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "blocking\n"
+    process.kill()
+    process.communicate()
+    assert [event.state for event in read(tmp_path).events] == [None, "enqueued"]
+
+
+def wait_for(directory: Path, pattern: str, text: str, seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if any(text in path.read_text() for path in directory.glob(pattern)):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_dump_by_signal_works_while_the_main_thread_is_blocked_in_c(tmp_path: Path) -> None:
+    process = start_blocked(tmp_path, "CDLL", DIVTRACE_DUMP_SIGNAL="USR2", DIVTRACE_RING="100", DIVTRACE_FILE_MB="1")
+    process.send_signal(signal.SIGUSR2)
+    try:
+        assert wait_for(tmp_path, "*-stacks.txt", "signal SIGUSR2")
+        assert wait_for(tmp_path, "*-stacks.txt", "<string>")
+        assert wait_for(tmp_path, "*-dump01.jsonl", '"site":"dump"')
+        assert process.poll() is None, "the signal killed the engine"
+    finally:
+        process.kill()
+        process.communicate()
+    dumped = read(tmp_path, "*-dump01.jsonl")
+    assert [event.site for event in dumped.events] == ["warm", "enter", "dump"]
+    assert dumped.metas
+
+
+def test_a_dump_by_touching_a_file_works_while_the_main_thread_is_blocked_in_c(tmp_path: Path) -> None:
+    process = start_blocked(tmp_path, "CDLL")
+    (tmp_path / "dump-request").touch()
+    try:
+        assert wait_for(tmp_path, "*-stacks.txt", "dump-request was touched")
+    finally:
+        process.kill()
+        process.communicate()
+    assert "dump" in [event.site for event in read(tmp_path).events]
+
+
+def test_a_signal_that_reaches_another_thread_does_not_kill_the_engine(tmp_path: Path) -> None:
+    script = """
+import signal, sys, threading, time
+# A thread that is there before the recorder does not block the signal.
+threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
+from divtrace.record import Recorder
+recorder = Recorder(sys.argv[1], rank=0)
+print("blocking", flush=True)
+time.sleep(20)
+"""
+    process = child(script, str(tmp_path), DIVTRACE_DUMP_SIGNAL="SIGUSR2")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "blocking\n"
+    process.send_signal(signal.SIGUSR2)
+    time.sleep(0.3)
+    try:
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_signal_handler_that_records_inside_a_flush_does_not_deadlock(tmp_path: Path) -> None:
+    script = """
+import signal, sys, time
+from divtrace.record import Recorder
+recorder = Recorder(sys.argv[1], rank=0)
+def handler(*_):
+    recorder.event("host", "signal", about_to_block=True)
+    recorder.flush(timeout=0.05)
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+deadline = time.monotonic() + 1.5
+while time.monotonic() < deadline:
+    recorder.event("accept", "greedy", correct_len=1)
+    recorder.flush()
+signal.setitimer(signal.ITIMER_REAL, 0)
+recorder.close()
+print("done")
+"""
+    out, _ = finish(child(script, str(tmp_path), DIVTRACE_SYNC="1"), timeout=20)
+    assert out == "done\n"
+    written = read(tmp_path)
+    assert not written.bad
+    assert len(set(written.seqs)) == len(written.seqs)

@@ -1,0 +1,248 @@
+"""Memory, disk and time have limits, and reaching one never stops the engine."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from record.reading import child, content, finish, read
+
+from divtrace.record import Recorder, Settings, from_environment
+from divtrace.record import parts as files
+from divtrace.record import report as warnings_said
+from divtrace.record.settings import MEGABYTE
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("DIVTRACE_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(warnings_said, "_said", set())
+
+
+def rounds(recorder: Recorder, count: int, start: int = 0, width: int = 40) -> None:
+    for step in range(start, start + count):
+        recorder.event("accept", "greedy", req="A", round=step, step=step, out_tokens=list(range(width)))
+
+
+def test_a_full_queue_drops_events_and_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stalled = threading.Event()
+    real_write = files.Part.write
+
+    def write(self: files.Part, data: bytes) -> None:
+        stalled.wait(30)
+        real_write(self, data)
+
+    monkeypatch.setattr(files.Part, "write", write)
+    recorder = Recorder(tmp_path, rank=0, settings=Settings(queue_bytes=200_000))
+    started = time.monotonic()
+    rounds(recorder, 2000)
+    assert time.monotonic() - started < 5
+    assert recorder.dropped > 1000
+    stalled.set()
+    recorder.flush()
+    lost = recorder.dropped
+    rounds(recorder, 5, start=2000)
+    recorder.close()
+    written = read(tmp_path)
+    assert not written.bad
+    assert written.metas[-1].dropped == lost
+    assert len(set(range(2006)) - set(written.seqs)) == lost
+    assert written.seqs[-6:] == list(range(2000, 2006))
+
+
+def test_a_drained_queue_weighs_nothing(tmp_path: Path) -> None:
+    with Recorder(tmp_path, rank=0) as recorder:
+        rounds(recorder, 1000)
+        recorder.flush()
+        writer = recorder._writer
+        assert writer is not None
+        assert writer.weight_in == writer.weight_out > 0
+
+
+def test_files_rotate_and_the_oldest_go(tmp_path: Path) -> None:
+    settings = Settings(file_bytes=20_000, total_bytes=100_000, compression="off")
+    with Recorder(tmp_path, rank=0, run="r", settings=settings) as recorder:
+        for start in range(0, 3000, 100):
+            rounds(recorder, 100, start)
+            recorder.flush()
+    written = read(tmp_path)
+    sizes = [path.stat().st_size for path in tmp_path.iterdir()]
+    assert sum(sizes) <= 100_000
+    assert max(sizes) <= 70_000
+    assert len(sizes) >= 2
+    assert not written.bad
+    assert {meta.run for meta in written.metas} == {"r"}
+    assert len(written.metas) >= len(sizes)
+    # What stays is the newest, without a hole.
+    assert written.seqs == list(range(written.seqs[0], 3001))
+    assert written.seqs[0] > 0
+    assert "part0000" not in " ".join(written.files)
+
+
+@pytest.mark.parametrize(("method", "ending"), [("gzip", ".jsonl.gz"), ("zstd", ".jsonl.zst")])
+def test_closed_files_are_compressed(tmp_path: Path, method: str, ending: str) -> None:
+    settings = Settings(file_bytes=40_000, compression=method)
+    with Recorder(tmp_path, rank=0, settings=settings) as recorder:
+        for start in range(0, 1200, 100):
+            rounds(recorder, 100, start)
+            recorder.flush()
+            time.sleep(0.02)
+    written = read(tmp_path)
+    packed = [path for path in tmp_path.iterdir() if path.name.endswith(ending)]
+    assert len(packed) >= 3
+    assert not list(tmp_path.glob("*.tmp"))
+    assert written.seqs == list(range(1201))
+    assert all(content(path).startswith(b'{"kind":"meta"') for path in packed)
+
+
+def test_the_ring_keeps_the_last_rounds_in_bounded_files(tmp_path: Path) -> None:
+    settings = Settings(ring_rounds=100, file_bytes=MEGABYTE)
+    with Recorder(tmp_path, rank=0, settings=settings) as recorder:
+        for start in range(0, 2000, 10):
+            rounds(recorder, 10, start)
+            recorder.flush()
+    written = read(tmp_path)
+    steps = [event.step for event in written.events if event.step is not None]
+    assert not written.bad
+    assert min(steps) <= 1900
+    assert min(steps) > 1700
+    assert max(steps) == 1999
+    assert len(written.files) <= 7
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < MEGABYTE
+
+
+def test_the_ring_is_there_after_a_kill(tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+from divtrace.record import Recorder
+recorder = Recorder(sys.argv[1], rank=0)
+for step in range(500):
+    recorder.event("accept", "greedy", req="A", round=step, step=step)
+print(recorder.flush(), flush=True)
+os.kill(os.getpid(), signal.SIGABRT)
+"""
+    process = child(script, str(tmp_path), DIVTRACE_RING="100", DIVTRACE_FILE_MB="1")
+    out, _ = process.communicate(timeout=60)
+    written = read(tmp_path)
+    assert process.returncode < 0
+    assert out.strip() == "499"
+    assert not written.bad
+    assert written.seqs == list(range(written.seqs[0], 500))
+    assert written.seqs[0] <= 400
+
+
+def test_a_ring_segment_takes_its_blocks_before_it_is_mapped(tmp_path: Path) -> None:
+    part = files.MappedPart(str(tmp_path / "x.jsonl"), MEGABYTE)
+    stat = (tmp_path / "x.jsonl").stat()
+    assert stat.st_blocks * 512 >= MEGABYTE
+    with pytest.raises(OSError, match="full"):
+        part.write(b"x" * (MEGABYTE + 1))
+    part.close()
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """Makes `os.write` behave as on a disk with so many bytes left."""
+    real_write = os.write
+    left = room
+
+    def write(file: int, data: bytes) -> int:
+        nonlocal left
+        if len(data) < 200 and bytes(data[:1]) != b"{":
+            return real_write(file, data)
+        count = min(len(data), left)
+        if count == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left -= count
+        return real_write(file, data[:count])
+
+    monkeypatch.setattr(os, "write", write)
+
+
+def test_a_full_disk_ends_the_recording_with_whole_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    full_disk(monkeypatch, 5_000)
+    recorder = Recorder(tmp_path, rank=0)
+    rounds(recorder, 500)
+    assert recorder.flush() == -1
+    assert recorder.event("host", "later") == -1
+    recorder.close()
+    written = read(tmp_path)
+    assert not written.bad
+    assert written.seqs == list(range(len(written.seqs)))
+    assert len(written.seqs) > 5
+    assert [record.message for record in caplog.records if "recording stops" in record.message] == [
+        record.message for record in caplog.records if record.name == "divtrace.record"
+    ]
+    assert len(caplog.records) == 1
+
+
+def test_a_removed_directory_ends_the_recording(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory = tmp_path / "logs"
+    recorder = Recorder(directory, rank=0)
+    rounds(recorder, 5)
+    recorder.flush()
+    for path in directory.iterdir():
+        path.unlink()
+    directory.rmdir()
+    deadline = time.monotonic() + 10
+    while recorder.active and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not recorder.active
+    assert "was removed" in caplog.text
+    recorder.close()
+
+
+def test_settings_that_make_no_sense_fall_back_and_are_named() -> None:
+    settings = from_environment(
+        {
+            "DIVTRACE_QUEUE_MB": "many",
+            "DIVTRACE_FILE_MB": "-3",
+            "DIVTRACE_COMPRESS": "rar",
+            "DIVTRACE_TOKENS": "hsah",
+            "DIVTRACE_LAYERS": "base,everything",
+        }
+    )
+    assert settings.queue_bytes == settings.file_bytes == 64 * MEGABYTE
+    assert settings.compression == "gzip"
+    assert settings.token_mode == "off", "a typo in the privacy mode must not open it"
+    assert settings.layers == ("base",)
+    assert len(settings.problems) == 5
+
+
+def test_settings_come_from_the_environment() -> None:
+    settings = from_environment(
+        {"DIVTRACE_QUEUE_MB": "1.5", "DIVTRACE_RING": "200", "DIVTRACE_SYNC": "1", "DIVTRACE_COMPRESS": "ZSTD"}
+    )
+    assert (settings.queue_bytes, settings.ring_rounds) == (int(1.5 * MEGABYTE), 200)
+    assert (settings.synchronous, settings.compression, settings.problems) == (True, "zstd", ())
+
+
+def test_a_stalled_disk_does_not_fill_the_memory(tmp_path: Path) -> None:
+    script = """
+import os, sys, threading, resource
+from divtrace.record import Recorder, parts
+threading_event = threading.Event()
+parts.Part.write = lambda self, data: threading_event.wait(60)
+recorder = Recorder(sys.argv[1], rank=0)
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+before = resident()
+for step in range(60_000):
+    recorder.event("verify", "layout", req="request-%d" % step, round=step, step=step,
+                   positions=list(range(1000 + step, 1032 + step)),
+                   extra={"info.step": step, "info.text": "x" * 50 + str(step)})
+print(resident() - before, recorder.dropped)
+os._exit(0)
+"""
+    out, _ = finish(child(script, str(tmp_path), DIVTRACE_QUEUE_MB="16"))
+    grown, dropped = map(int, out.split())
+    assert dropped > 10_000
+    assert grown < 16 * MEGABYTE
