@@ -71,7 +71,9 @@ def collect(source: Source, blocks: Iterable[Block], run: str | None) -> FileCon
     content = FileContent(source.name)
     segments = [_Segment()]
     is_row = False
+    is_empty = True
     for block in blocks:
+        is_empty = False
         content.bad += block.bad
         content.damage += block.damage
         for name, count in block.unknown.items():
@@ -81,6 +83,8 @@ def collect(source: Source, blocks: Iterable[Block], run: str | None) -> FileCon
         else:
             _split(block, segments)
         is_row = is_row or block.is_row
+    if is_empty:
+        content.damage.append(Damage(source.name, None, "the file is empty"))
     _fill_first(segments)
     metas = [placed.meta for segment in segments for placed in segment.metas]
     content.runs = {meta.run for meta in metas if meta.run is not None}

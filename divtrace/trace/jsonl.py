@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -15,7 +15,7 @@ from divtrace.trace.records import BadRecordError, check_integers, decode_line, 
 
 _decode = msgspec.json.Decoder(Event).decode
 
-_DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_AS_DIGIT = bytes.maketrans(b"-123456789", b"0000000000")
 _LONG_INTEGER = re.compile(rb"[0-9]{20}|-[0-9]{19}")
 """An integer outside the range of the format has 20 digits, or a sign and 19."""
 
@@ -90,27 +90,29 @@ def _careful(block: Block, lines: Lines, at: int, name: str, longest: int) -> bo
 def _check(block: Block, lines: Lines, name: str) -> None:
     """Take out events that decode but break the format: integers out of range, objects in `extra`.
 
-    Both are rare, and a search through the whole block is cheap: only events of lines that may be affected are
-    looked at.
+    One search through the whole block tells whether any line may have a long integer; most blocks have none.
     """
-    zeros = lines.text.translate(_DIGITS_AS_ZERO)
-    long_integers = b"0" * 20 in zeros or b"-" + b"0" * 19 in zeros
-    has_extra = b'"extra"' in lines.text or b"\\u" in lines.text
-    if not long_integers and not has_extra:
-        return
     bad: set[int] = set()
-    for at, (event, number) in enumerate(zip(block.events, block.lines, strict=True)):
-        try:
-            if long_integers and _LONG_INTEGER.search(lines.lines[number - lines.first]):
-                check_integers(event)
-            if event.extra is not None:
-                tidy_extra(event)
-        except BadRecordError as broken:
-            bad.add(at)
-            block.bad.append(Damage(name, number, str(broken)))
+    if b"0" * 20 in lines.text.translate(_AS_DIGIT):
+        for at, number in enumerate(block.lines):
+            if _LONG_INTEGER.search(lines.lines[number - lines.first]):
+                _reject(block, at, name, check_integers, bad)
+    for at, event in enumerate(block.events):
+        if event.extra is not None:
+            _reject(block, at, name, tidy_extra, bad)
     if bad:
         block.events = [event for at, event in enumerate(block.events) if at not in bad]
         block.lines = [line for at, line in enumerate(block.lines) if at not in bad]
+
+
+def _reject(block: Block, at: int, name: str, check: Callable[[Event], None], bad: set[int]) -> None:
+    if at in bad:
+        return
+    try:
+        check(block.events[at])
+    except BadRecordError as broken:
+        bad.add(at)
+        block.bad.append(Damage(name, block.lines[at], str(broken)))
 
 
 def _cut(block: Block, lines: Lines, name: str) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from divtrace.trace.compression import Bytes, StreamDamage
 
-BLOCK = 1 << 20
+BLOCK = 1 << 17
+"""Bytes of a block: its events still fit the processor's cache when the next stage looks at them."""
 LONGEST = 64 << 20
 """Bytes of the longest line that is read; a longer one is passed over and counted as bad."""
 TOO_LONG = b"\0 line too long"
@@ -28,7 +29,7 @@ class Lines:
 
 
 def split_lines(stream: Bytes, longest: int = LONGEST) -> Iterator[Lines]:
-    """Cut `stream` into blocks of whole lines, of about a mebibyte unless a line is longer.
+    """Cut `stream` into blocks of whole lines, of about `BLOCK` bytes unless a line is longer.
 
     The last line needs no line break. A stream that breaks yields all whole lines first, then what is left of the
     last one with `cut` saying what happened.

@@ -37,7 +37,9 @@ def read_blocks(source: Source) -> Iterator[Block]:
             elif magic and ".parquet" in source.name.lower() and magic.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{":
                 yield Block([], [], damage=[Damage(source.name, None, "no Parquet file: it does not start with PAR1")])
             else:
-                yield from read_jsonl(stream, source.name)
+                for block in read_jsonl(stream, source.name):
+                    block.consumed = file.tell()
+                    yield block
     except StreamDamage as damage:
         yield Block([], [], damage=[Damage(source.name, None, str(damage))])
     except OSError as error:
@@ -69,15 +71,21 @@ def load(
     done = 0
     contents = []
     for source in found.sources:
-        if progress is not None:
-            progress(done, total)
-        contents.append(collect(source, read_blocks(source), run))
+        blocks = read_blocks(source)
+        contents.append(collect(source, blocks if progress is None else _told(blocks, progress, done, total), run))
         done += source.size or 0
     if progress is not None:
-        progress(done, total)
+        progress(total, total)
     runs = tuple(sorted({name for content in contents for name in content.runs}))
     _check_runs(runs, run)
     return _assembled(found, [content for content in contents if not content.other_run], runs, len(contents), paths)
+
+
+def _told(blocks: Iterator[Block], progress: Progress, done: int, total: int) -> Iterator[Block]:
+    progress(done, total)
+    for block in blocks:
+        yield block
+        progress(min(done + block.consumed, total), total)
 
 
 _TRACE_NAMES = "traces end in .jsonl, .ndjson or .parquet, also with .gz or .zst; a file named itself is always read"

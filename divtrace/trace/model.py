@@ -13,9 +13,11 @@ RankId = tuple[int, int]
 """A rank's identity: (world, rank)."""
 
 
-@dataclass(slots=True)
-class Record:
-    """One event, its place in its rank's order, and where it stands in the input."""
+class Record(msgspec.Struct, gc=False):
+    """One event, its place in its rank's order, and where it stands in the input.
+
+    There are millions of them and they form no cycles: the garbage collector need not visit them.
+    """
 
     event: Event
     pos: int
@@ -113,6 +115,8 @@ class Block:
     unknown: dict[str, int] = field(default_factory=dict)
     is_row: bool = False
     """`lines` are rows of a Parquet file."""
+    consumed: int = 0
+    """Bytes of the file, as it is on disk, that were read when this block was complete."""
 
 
 def canonical(event: Event | Meta) -> bytes:
