@@ -16,8 +16,8 @@ PARQUET = b"PAR1"
 _READ = 1 << 17
 _GZIP_READ = 1 << 15
 """Deflate expands at most 1,032 times: 32 KiB at a time keep a hostile file below 34 MiB of memory."""
-_ZSTD_READ = 1 << 12
-"""A Zstandard block of 4 bytes may stand for 128 KiB: 4 KiB at a time keep a hostile file below 128 MiB."""
+_ZSTD_READ = 1 << 9
+"""A Zstandard block of 4 bytes may stand for 128 KiB: 512 bytes at a time keep a hostile file at 16 MiB."""
 _LAYERS = 4
 
 

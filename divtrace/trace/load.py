@@ -38,7 +38,7 @@ def read_blocks(source: Source) -> Iterator[Block]:
                 yield Block([], [], damage=[Damage(source.name, None, "no Parquet file: it does not start with PAR1")])
             else:
                 for block in read_jsonl(stream, source.name):
-                    block.consumed = file.tell()
+                    block.consumed = file.tell() if source.size is not None else 0
                     yield block
     except StreamDamage as damage:
         yield Block([], [], damage=[Damage(source.name, None, str(damage))])
