@@ -28,11 +28,13 @@ request r-9, round 12, branch
         "A grammar is ready on one rank only; DSpark leaves the graph path when a request of the batch has one.",
     ),
     look_next=(
-        "The batch of the step on both ranks, and the sampling parameters of its requests.",
         (
-            "DSpark: the paths sync under different tokens, `dspark-accept-greedy`, `dspark-accept-sample` and "
-            "`dspark-accept-graph`. Which of them did each rank record?"
+            "Compare the batch of the step and the sampling parameters of its requests; if they agree, run once with "
+            "--disable-cuda-graph, so that every rank takes the eager path."
         ),
-        "Run once with --disable-cuda-graph, so that every rank takes the eager path.",
+        (
+            "DSpark: look which sync site each rank recorded; the branches sync under different tokens, "
+            "`dspark-accept-greedy`, `dspark-accept-sample` and `dspark-accept-graph`."
+        ),
     ),
 )

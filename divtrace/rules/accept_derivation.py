@@ -23,13 +23,13 @@ rank 1, round 3
     ),
     look_next=(
         (
-            "The `local` accept, if recorded: it must follow from the rank's own tokens; if it does, the sync "
-            "changed it."
+            "Compare this rank's accept with that of the sync source: if they are equal it was received, and drafts "
+            "or target tokens differ; if not, the accept step itself contradicts its inputs."
         ),
-        "Whether the odd accept equals that of the sync source.",
         (
-            "If it contradicts its own inputs without any sync, reproduce with this round's tokens: the accept step "
-            "is wrong."
+            "Look at the `local` accept, if recorded: it must follow from the rank's own tokens; if it does, the "
+            "sync changed it."
         ),
+        "Without any sync, reproduce the accept with this round's tokens.",
     ),
 )

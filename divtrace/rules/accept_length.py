@@ -30,11 +30,14 @@ eight ranks, round 3, correct_len
         "A rejection count that is one off near the context limit (vllm#49027).",
     ),
     look_next=(
-        "Whether drafts and target tokens are in the trace. If not, this is the first observed difference only.",
         (
-            "The exact token of the site: `dspark-accept-greedy` (8), `dspark-accept-sample` (9), "
-            "`dspark-accept-graph` (10), `dflash-selector` (13), `dflash-accept-sample` (14), `dflash-accept-greedy` "
-            "(15). Run with SGLANG_SPEC_TP_SYNC=all."
+            "Compare draft and target tokens of this round on all ranks (record them if they are missing): where "
+            "they agree, the accept step or its sync made the difference; where not, they are the origin."
+        ),
+        (
+            "Run once with SGLANG_SPEC_TP_SYNC=all. The exact tokens: `dspark-accept-greedy` (8), "
+            "`dspark-accept-sample` (9), `dspark-accept-graph` (10), `dflash-selector` (13), `dflash-accept-sample` "
+            "(14), `dflash-accept-greedy` (15)."
         ),
         (
             "On a test system, take one site out (all,-dspark-accept-greedy): every rank keeps its own value and the "

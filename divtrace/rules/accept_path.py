@@ -22,10 +22,13 @@ round 6, accept_path
         "A recorder that writes global node numbers (row times width plus node) on one rank.",
     ),
     look_next=(
-        "`draft_tokens` and `draft_parents` of the round on both ranks.",
         (
-            "`path-derivation` in the same event: that rank's path does not follow from its own tree, so it came "
-            "from elsewhere."
+            "Compare `draft_tokens` and `draft_parents` of the round on both ranks: if they agree, the target tokens "
+            "or a sync made the difference."
+        ),
+        (
+            "Look for `path-derivation` in the same event: that rank's path does not follow from its own tree, so it "
+            "came from elsewhere."
         ),
         (
             "With more than one branch, SGLang moves the KV of the accepted path to the front "

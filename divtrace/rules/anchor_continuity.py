@@ -28,8 +28,8 @@ rank 1, request A
         ),
     ),
     look_next=(
-        "`bonus`, phase by phase, in the accept of the round before.",
-        "Whether the first draft of the round already differs between the ranks.",
-        "Rows: does another request of the batch have this root as its last token?",
+        "Follow `bonus` of the round before through its phases: was it replaced after the drafter had taken it?",
+        "Compare the first draft of the round between the ranks.",
+        "Look whether another request of the batch has this root as its last token.",
     ),
 )

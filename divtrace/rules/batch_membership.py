@@ -32,13 +32,16 @@ step 884, batch
     ),
     look_next=(
         (
-            "Take the request that only one side has and read its last schedule and commit on both sides: `divtrace "
+            "Read the last schedule and commit events of a request that only one side has, on both ranks: `divtrace "
             "show --req R`."
         ),
         (
             "Record schedule decisions with `reason` and `decided_on`, and `finished` on the commit; without them "
             "this is the first observed difference, not the first one."
         ),
-        "In SGLang, the watchdog's dump of every rank prints the batch size and the requests with their output ids.",
+        (
+            "In SGLang, read the watchdog's dump of every rank: it prints the batch size and the requests with their "
+            "output ids."
+        ),
     ),
 )

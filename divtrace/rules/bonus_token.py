@@ -26,12 +26,15 @@ prefill of request ft-2, bonus
         "The bonus was not read again after a cap shortened the accept.",
     ),
     look_next=(
-        "The round: in round 0 the tokens are `dspark-target` (11) and `dflash-target` (16).",
         (
-            "In later rounds: `dspark-accept-greedy`, `dspark-accept-sample`, `dspark-accept-graph`, "
-            "`dflash-selector`, `dflash-accept-sample`. Run with SGLANG_SPEC_TP_SYNC=all."
+            "Compare `correct_len` and `target_tokens` of the same round; in round 0, where there are none, start "
+            "once with SYNC_TOKEN_IDS_ACROSS_TP=1 (EAGLE) or SGLANG_SPEC_TP_SYNC=all (DSpark, DFlash): if the "
+            "finding goes, every rank had sampled for itself."
         ),
-        "EAGLE: start with SYNC_TOKEN_IDS_ACROSS_TP=1 and see whether the finding goes.",
-        "`correct_len` and `target_tokens` of the same round.",
+        "The tokens of round 0 are `dspark-target` (11) and `dflash-target` (16).",
+        (
+            "Those of later rounds: `dspark-accept-greedy`, `dspark-accept-sample`, `dspark-accept-graph`, "
+            "`dflash-selector`, `dflash-accept-sample`."
+        ),
     ),
 )

@@ -24,12 +24,14 @@ round 9, cap_trim_len, correct_len equal
         ),
     ),
     look_next=(
-        "`verify_len` and `verify_budget` of the round; SGLANG_RAGGED_VERIFY_MODE on every rank.",
+        (
+            "Compare `verify_len`, `verify_budget` and SGLANG_RAGGED_VERIFY_MODE of the ranks: if they are equal, "
+            "the trim was changed after its sync."
+        ),
         (
             "The trim is the third value broadcast at `dspark-accept-greedy`, `dspark-accept-sample` and (in the "
-            "graph) `dspark-accept-graph`: if accept and bonus agree after the sync and the trim does not, somebody "
-            "wrote it later."
+            "graph) `dspark-accept-graph`."
         ),
-        "`commit_len`: it must not depend on the trim; see `commit-arithmetic`.",
+        "Check `commit_len`: it must not depend on the trim; see `commit-arithmetic`.",
     ),
 )

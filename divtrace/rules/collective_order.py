@@ -30,8 +30,11 @@ communicator moe_ep, operation 900
         "A broadcast whose source thinks it is a receiver (tokenspeed#786).",
     ),
     look_next=(
-        "The last operation on which all members agree, and what each rank decided right behind it.",
-        "The idle rank: it has no request, but it must take part. Its records count as much as the others'.",
+        (
+            "Look at the last operation on which all members agree, and at what each rank decided right behind it: a "
+            "gate, a number of draft steps, an early return."
+        ),
+        "Read the records of idle ranks: they have no request, but they must take part.",
         "With a crossed order, look across communicators: each sequence is complete by itself.",
         (
             "Hooks on torch.distributed alone miss operations of pynccl and symmetric memory; record at the engine's "

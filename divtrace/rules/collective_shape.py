@@ -22,11 +22,10 @@ communicator pp, operation 77, broadcast, numel
         "The accepted length sets the size of the next draft batch: vLLM's EAGLE with disable_padded_drafter_batch.",
     ),
     look_next=(
-        "Rows launched and batch of every member in that step, idle ranks included.",
         (
-            "If no decision is recorded on the members, record schedule, plan and launch first; this is only where "
-            "it surfaced."
+            "Compare the rows launched and the batch of every member in that step, idle ranks included; if they were "
+            "not recorded, record them first, for this is only where it surfaced."
         ),
-        "In a group of two a size mismatch does not tell which side is right.",
+        "In a group of two, a size mismatch does not tell which side is right.",
     ),
 )

@@ -22,8 +22,11 @@ round 4 on rank 1
         "A grammar that kept fewer tokens than were accepted, on a request that does not end there.",
     ),
     look_next=(
-        "Accept and commit of this round: which of the two does the next round's `seq_len` follow?",
+        (
+            "Look which of accept and commit the next round's `seq_len` follows: the other one is wrong, or recorded "
+            "wrongly."
+        ),
         "If all ranks break it in the same way, suspect the engine or the recorder, not the communication.",
-        "In the recorder, whether `commit_len` includes the bonus.",
+        "In the recorder, check whether `commit_len` includes the bonus.",
     ),
 )

@@ -26,8 +26,8 @@ round 4, commit_len, accepts equal
     ),
     look_next=(
         (
-            "The accept of the same round on both ranks, and `commit-arithmetic` in the same event: it names the "
-            "rank whose sum is wrong by itself."
+            "Compare the accept of the same round on both ranks: if it agrees, the difference was made in the "
+            "commit, and `commit-arithmetic` names the rank whose sum is wrong."
         ),
         "If the odd ranks are one PP stage, look at how that stage learns of the accept.",
         "With overlap, the commit of step s is written after the schedule of step s+1: read by round, not by line.",

@@ -25,10 +25,13 @@ step 1005, draft_steps
     ),
     look_next=(
         (
+            "Switch adaptive speculation off for one run: if the finding goes, the averages of the processes had "
+            "drifted apart."
+        ),
+        "Compare `correct_len` of the rounds before on both ranks, healed ones included.",
+        (
             "SGLang logs `Adaptive spec params updated` and `Switch adaptive runtime state` on rank 0 only: silence "
             "of the other ranks says nothing."
         ),
-        "Switch adaptive speculation off for one run.",
-        "`correct_len` of the rounds before on both ranks, healed ones included.",
     ),
 )

@@ -37,16 +37,16 @@ request c-7, round 2, draft_tokens
         "The root differs: then the round before committed different last tokens.",
     ),
     look_next=(
-        "`draft_root` first: if it differs, go to the commit or the prefill of the round before.",
         (
-            "DSpark: the token is `dspark-draft` (number 17; the names dspark-draft-greedy, -sample, -multinomial "
-            "are old). Run with SGLANG_SPEC_TP_SYNC=all and see whether the finding goes. It is in none of the "
-            "presets rng and init."
+            "Run once with --disable-cuda-graph: if the drafts agree then, the graph path differs; if not, record "
+            "the drafter's `margin`, which is near zero for a tie and wide for different inputs."
         ),
         (
-            "EAGLE, DFlash, NGRAM: no token of SGLANG_SPEC_TP_SYNC covers drafts. Run once with "
-            "--disable-cuda-graph, then on equal GPUs."
+            "DSpark: run with SGLANG_SPEC_TP_SYNC=all; the token is `dspark-draft` (number 17; the names "
+            "dspark-draft-greedy, -sample and -multinomial are old). It is in none of the presets rng and init."
         ),
+        "EAGLE, DFlash, NGRAM: no token of SGLANG_SPEC_TP_SYNC covers drafts.",
+        "If `draft_root` differs, go to the commit or the prefill of the round before.",
         (
             "vLLM with synchronous scheduling uses the drafts of one rank only; there a difference need not have any "
             "effect."

@@ -25,12 +25,12 @@ round 3, draft_tokens equal, draft_parents
     ),
     look_next=(
         (
-            "Run once with a chain (SGLang: --speculative-eagle-topk 1). If the finding goes, the choice of tree "
+            "Run once with a chain (SGLang: --speculative-eagle-topk 1): if the finding goes, the choice of tree "
             "nodes was it."
         ),
         (
-            "`path-derivation` on a later accept: a rank whose path contradicts its own tree received the accept of "
-            "another rank."
+            "Look for `path-derivation` in later accepts: a rank whose path contradicts its own tree received the "
+            "accept of another rank."
         ),
         "No token of SGLANG_SPEC_TP_SYNC covers the tree.",
     ),

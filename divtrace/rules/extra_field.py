@@ -22,8 +22,8 @@ round 2, extra.control.grammar_ready
         "A recorder that writes sets or maps in an order of its own.",
     ),
     look_next=(
-        "The code that computes this value, and what it reads.",
+        "Record the inputs of this value too: the first of them that differs lies upstream.",
+        "Read the code that computes it, and what it reads.",
         "If the value may differ between ranks, rename the key to physical. or info.",
-        "If it is the first difference, add the inputs of that decision to the trace.",
     ),
 )

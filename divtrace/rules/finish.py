@@ -26,10 +26,10 @@ round 4 of request s-a, finished
     ),
     look_next=(
         (
-            "`out_tokens` and `new_seq_len` of this and the earlier rounds: equal tokens point at the text or at an "
-            "abort."
+            "Compare `out_tokens` and `new_seq_len` of this and the earlier rounds: if they agree, text, a clock or "
+            "an abort decided; if not, the tokens did."
         ),
-        "The schedule decisions about the request, with `reason`.",
+        "Read the schedule decisions about the request, with `reason`.",
         "Run once with the stop string as a stop token, if it is one token.",
     ),
 )

@@ -22,11 +22,10 @@ step 52, forward_mode
         "A pipeline stage that counts a request as finished or prefilled one step earlier than the others.",
     ),
     look_next=(
-        "The batch and the schedule decisions of the same step on both ranks.",
-        "Whether the chunk and prefill limits are equal on all ranks.",
         (
-            "Run once without chunked prefill (SGLang: --chunked-prefill-size -1): if the finding goes, the chunk "
-            "decision was local."
+            "Compare the batch and the schedule decisions of the same step; if they agree, run once without chunked "
+            "prefill (SGLang: --chunked-prefill-size -1): if the finding goes, the chunk decision was local."
         ),
+        "Check that the chunk and prefill limits are equal on all ranks.",
     ),
 )

@@ -36,15 +36,18 @@ stage init, site draft-shares-embedding, gate
         ),
     ),
     look_next=(
-        "`decided_on`: the value that the gate compared, and how close it was to the limit.",
         (
-            "Whether the next collectives of the two ranks still carry the same site: a gate usually shows as "
-            "`collective-order` or `skipped-event` next."
+            "Look at `decided_on`, the value that the gate compared, on both ranks: on either side of the limit it "
+            "is a rank-local input, far apart it is the effect of an earlier difference."
         ),
         (
-            "For the memory gates of SGLang: the tokens are `dspark-mem` and `dflash-mem`, both in the preset "
-            "`init`. Run with SGLANG_SPEC_TP_SYNC=all, or at least with `init`."
+            "For the memory gates of SGLang, run with SGLANG_SPEC_TP_SYNC=all, or at least the preset `init`; the "
+            "tokens are `dspark-mem` and `dflash-mem`."
         ),
-        "For graph or eager: run once with --disable-cuda-graph.",
+        "For graph or eager, run once with --disable-cuda-graph.",
+        (
+            "Compare the sites of the next collectives of the ranks: a gate usually shows next as `collective-order` "
+            "or `skipped-event`."
+        ),
     ),
 )

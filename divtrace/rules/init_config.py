@@ -29,14 +29,14 @@ meta records of replica 0
         ),
     ),
     look_next=(
+        "Make the differing setting equal on all nodes and run again before reading any other finding.",
         (
             "Compare the first line of the two files, then the launch commands and environments of the two processes "
             "(/proc/PID/environ)."
         ),
         (
-            "SGLang warns about narrowed sync sites only on the first rank of each group; read SGLANG_SPEC_TP_SYNC "
-            "on every node."
+            "Read SGLANG_SPEC_TP_SYNC on every node: SGLang warns about narrowed sites only on the first rank of "
+            "each group."
         ),
-        "Make the settings equal and run again before you read any other finding.",
     ),
 )

@@ -21,8 +21,8 @@ rank 1, round 4
         "Sharing that the trace does not show: positions below `prefix_hit` may share slots, others may not.",
     ),
     look_next=(
-        "The event that gave the slot away before: finish, retract, or a round with rejected drafts.",
+        "Find the event that gave the slot away before: a finish, a retraction, or a round with rejected drafts.",
         "SGLANG_CHECK_KV_PAGE_INVARIANTS and --kv-canary in SGLang check the same while it runs.",
-        "Whether the recorder reports slots in one unit (slot, not page) for both requests.",
+        "Check that the recorder reports slots in one unit (slots, not pages) for both requests.",
     ),
 )

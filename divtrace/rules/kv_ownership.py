@@ -28,8 +28,11 @@ round 8, kv_positions
         ),
     ),
     look_next=(
-        "`accept_path`, `commit_len` and `new_seq_len` of the same round.",
-        "`kv-alias` on either rank: two live positions in one slot.",
+        (
+            "Compare `accept_path`, `commit_len` and `new_seq_len` of the round: if they agree, rows were kept or "
+            "freed differently."
+        ),
+        "Look for `kv-alias` on either rank: two live positions in one slot.",
         "Ignore `kv_slots`, `pool_index` and `pool_free` between ranks: they are physical.",
     ),
 )

@@ -21,8 +21,8 @@ rank 1, round 4
         "Fewer tokens than `commit_len`: the record was cut, or read from another row (stride).",
     ),
     look_next=(
-        "The accept of the round in all phases, and the drafts on the sync source.",
-        "The next `draft_root`: is it the last token of the list?",
-        "In the recorder: row i starts at i times the stride, and only `commit_len` tokens count.",
+        "Compare this rank's drafts with those of the sync source, and its `out_tokens` with both.",
+        "Compare the next `draft_root` with the last token of the list.",
+        "In the recorder, row i starts at i times the stride, and only `commit_len` tokens count.",
     ),
 )

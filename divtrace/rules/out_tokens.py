@@ -28,11 +28,17 @@ round 4, out_tokens, commit_len equal
         ),
     ),
     look_next=(
-        "Whether `draft_tokens` were recorded: if they differ, the draft is the origin.",
-        "`out-token-derivation` in the same event: the tokens do not follow from that rank's own drafts and bonus.",
         (
-            "`dflash-selector` and `dflash-accept-sample` cover length and bonus, not the candidates: no token of "
-            "SGLANG_SPEC_TP_SYNC makes DFlash's drafts equal."
+            "Compare `draft_tokens` of the round (record them if they are missing): if they differ while length and "
+            "bonus agree, the sync covers the accept and not the candidates."
+        ),
+        (
+            "Look for `out-token-derivation` in the same event: the tokens do not follow from that rank's own drafts "
+            "and bonus."
+        ),
+        (
+            "`dflash-selector` and `dflash-accept-sample` cover length and bonus: no token of SGLANG_SPEC_TP_SYNC "
+            "makes DFlash's drafts equal."
         ),
     ),
 )

@@ -25,10 +25,10 @@ rank 1, round 6
     ),
     look_next=(
         (
-            "`draft_tokens` and `draft_parents` on the sync source and on this rank: the first that differs is the "
+            "Compare `draft_tokens` and `draft_parents` with those of the sync source: the first that differs is the "
             "origin."
         ),
-        "Later rounds of the request on this rank: wrong KV shows as odd `target_tokens`.",
+        "Look at later rounds of the request on this rank: wrong KV shows as odd `target_tokens`.",
         "No token of SGLANG_SPEC_TP_SYNC covers EAGLE's tree.",
     ),
 )

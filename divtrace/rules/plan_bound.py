@@ -21,8 +21,11 @@ rank 0, round 5
         "An accept taken over from a rank that drafted or planned more.",
     ),
     look_next=(
-        "`draft_steps`, `num_draft_tokens` and `verify_len` of this round and the one before.",
-        "Whether the accept came from a sync: then compare with the source's plan.",
+        (
+            "Compare `draft_steps`, `num_draft_tokens` and `verify_len` of this round with the one before: a stale "
+            "plan fits the earlier one."
+        ),
+        "If the accept came from a sync, compare it with the plan of the source.",
         "SGLANG_INVARIANT_CHECK makes SGLang check its own budget bound while it runs.",
     ),
 )

@@ -22,10 +22,10 @@ rank 2, round 1, seq_len 48
     ),
     look_next=(
         (
-            "The distance between `positions[0]` and `seq_len`: a former commit, a page or a prefix length tells "
-            "whose value was used."
+            "Compare the distance between `positions[0]` and `seq_len` with earlier commits, the page size and the "
+            "prefix length: it tells whose value was used."
         ),
-        "`prefix_hit` and restores of the request.",
+        "Look at `prefix_hit` and restores of the request.",
         "If all ranks agree in the wrong positions, the text is wrong everywhere and nothing will hang.",
     ),
 )

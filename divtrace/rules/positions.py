@@ -27,10 +27,10 @@ first verify of ps-1, positions
     ),
     look_next=(
         (
-            "`seq_len` of the same event: if it is equal, the position arithmetic itself is wrong; "
-            "`position-arithmetic` names the rank."
+            "Compare `seq_len` of the same event: if it agrees, the positions themselves are computed wrongly and "
+            "`position-arithmetic` names the rank; if not, find the round in which the lengths parted."
         ),
-        "`new_seq_len` and `commit_len` of the round before.",
+        "Look at `new_seq_len` and `commit_len` of the round before.",
         "Drafter positions are another matter: EAGLE drafts one position before the root.",
     ),
 )

@@ -23,10 +23,14 @@ request w-2, prefix_hit
         "A backup to the host that failed on some ranks only (sglang#27489).",
     ),
     look_next=(
-        "Evictions, backups and restores before this step; record them as schedule decisions with `decided_on`.",
-        "Run once without the hierarchical cache, then without the prefix cache (SGLang: --disable-radix-cache).",
         (
-            "Whether some collective agrees on the prefix length before it is used; if it does, record the value "
+            "Run once without the hierarchical cache: if the finding goes, restoring differs between ranks; if not, "
+            "compare the evictions before this step."
+        ),
+        "Record evictions, backups and restores as schedule decisions with `decided_on`.",
+        "Run once without the prefix cache (SGLang: --disable-radix-cache).",
+        (
+            "Check whether some collective agrees on the prefix length before it is used; if so, record the value "
             "after it."
         ),
     ),

@@ -27,8 +27,11 @@ step 59, batch
         ),
     ),
     look_next=(
-        "The steps in which these requests were admitted, on both ranks.",
-        "Whether the scheduling policy has a total order: break ties by request id.",
-        "Treat the outputs of both requests since this step as wrong.",
+        (
+            "Compare the order in which these requests were admitted on both ranks, in the steps in which they "
+            "entered the batch."
+        ),
+        "Check that the scheduling policy has a total order: break ties by request id.",
+        "Treat the outputs of these requests since this step as wrong.",
     ),
 )

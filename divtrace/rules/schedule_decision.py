@@ -29,9 +29,12 @@ step 3305, request q-2, two pipeline stages
         "Free pages differed at a threshold, so that one rank retracted and its peers did not.",
     ),
     look_next=(
-        "`decided_on` of both ranks: an age or a page count just on either side of a limit is the answer.",
+        (
+            "Compare `decided_on` of both sides with the limit: an age or a page count just on either side of it "
+            "means that a local input decided. Then raise the limit, or switch the feature off, for one run."
+        ),
         "If the ranks are of different PP stages, read the logs of both stages, not only of the first.",
-        "Retraction in SGLang logs `KV cache pool is full. Retract requests`; look for it on one rank only.",
-        "Raise the timeout, or switch the feature off, for one run: if the finding goes, that input was it.",
+        "Look for retraction on one rank only; SGLang logs `KV cache pool is full. Retract requests`.",
+        "Record `reason` and `decided_on` if they are missing.",
     ),
 )

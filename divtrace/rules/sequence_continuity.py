@@ -25,8 +25,10 @@ rank 1, request A
         "Rounds numbered differently from the commits, by an engine that runs ahead.",
     ),
     look_next=(
-        "Schedule events of the request between the two rounds: `retract` or `extend` missing in the trace?",
-        "The step: did this round run before the commit of the round before was read?",
-        "`kv_positions` of the round: they show which of the two lengths was used.",
+        (
+            "Look for a retraction or an extend between the two rounds that the trace lacks; if there was none, "
+            "compare `kv_positions` with both lengths to see which of them was used."
+        ),
+        "Check whether this round ran before the commit of the round before was read (overlap).",
     ),
 )

@@ -26,10 +26,10 @@ request A, round 8, seq_len
     ),
     look_next=(
         (
-            "The distance: it equals the difference of some earlier `commit_len`. Find the last round with equal "
-            "lengths."
+            "Find the last round in which the lengths agree: the distance equals the difference of one `commit_len` "
+            "since then."
         ),
-        "`sequence-continuity` in the same event: it names the rank that jumped by itself.",
-        "Retractions of the request on both ranks; rounds begin anew with each attempt.",
+        "Look for `sequence-continuity` in the same event: it names the rank that jumped by itself.",
+        "Compare the retractions of the request on both ranks; rounds begin anew with each attempt.",
     ),
 )

@@ -29,9 +29,12 @@ step 414, stage verify, site dspark-plan
         "An exception that was logged and dropped: vLLM answers from one rank only (multiproc_executor.py).",
     ),
     look_next=(
-        "The last gates and schedule decisions of that rank before the event.",
-        "Its next collective on the same communicator: does it carry the same site as that of its peers?",
-        "For SGLang, the token is the site's name: `dspark-plan` here. All ranks must take part or none.",
-        "Whether the recorder can lose records without counting them: `dropped` in the meta, gaps in `seq`.",
+        (
+            "Look at the last gates and schedule decisions of that rank before the event, and record `decided_on` "
+            "with them: it took another branch there, or raised and went on."
+        ),
+        "Compare its next collective on the same communicator with that of its peers: does it carry the same site?",
+        "For SGLang, the token is the name of the site, such as `dspark-plan`. All ranks must take part or none.",
+        "Check whether the recorder can lose records without counting them: `dropped` in the meta, gaps in `seq`.",
     ),
 )

@@ -24,11 +24,14 @@ attention groups [0,1] and [2,3], sync of the second
         "The sizes in the meta are not those of the run: dp_size with DP attention means attn_dp_size.",
     ),
     look_next=(
-        "`divtrace topology` with the sizes of the launch command: are these the groups you expect?",
         (
-            "Whether the recorder writes global ranks in `comm_ranks` and `src`; torch's broadcast takes a global "
+            "Hold `divtrace topology`, with the sizes of the launch command, against `comm_ranks` and `src` of the "
+            "event: either the engine or the sizes in the meta are wrong."
+        ),
+        (
+            "Check that the recorder writes global ranks in `comm_ranks` and `src`; torch's broadcast takes a global "
             "source, SGLang's group.broadcast a group-local one."
         ),
-        "The sites are on (SGLANG_SPEC_TP_SYNC=all) and still wrong: a switch cannot repair the group.",
+        "SGLANG_SPEC_TP_SYNC switches sites on and off; it cannot repair the group.",
     ),
 )

@@ -28,11 +28,14 @@ round 3, phase synced, correct_len
         ),
     ),
     look_next=(
-        "`comm_ranks` and `src` of the event, and `sync` in the metas.",
-        "The token is the site's name, for instance `dspark-accept-graph`. Run with SGLANG_SPEC_TP_SYNC=all.",
         (
-            "Run once with --disable-cuda-graph: if the finding goes, the captured broadcast was it. Broadcasts in a "
-            "replayed graph do not show in the flight recorder."
+            "Run once with SGLANG_SPEC_TP_SYNC=all and once with --disable-cuda-graph: if only the second removes "
+            "the finding, the captured broadcast does not take effect."
+        ),
+        "The token of one site is its name, for instance `dspark-accept-graph`.",
+        (
+            "Look at `comm_ranks` and `src` of the event, and `sync` in the metas. Broadcasts in a replayed graph do "
+            "not show in the flight recorder."
         ),
         "In the recorder, copy the tensor on the current stream inside the hook.",
     ),

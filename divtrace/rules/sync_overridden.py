@@ -25,8 +25,13 @@ round 3, correct_len
         "A stale copy on the host that is used in place of the synced tensor.",
     ),
     look_next=(
-        "Whether SGLANG_SIMULATE_ACC_LEN is set; never outside benchmarks, and not with more than one rank.",
-        "The code between the site's sync and the first use of the named field.",
-        "More sync does not help here: SGLANG_SPEC_TP_SYNC=all is in effect already if `synced` is equal.",
+        (
+            "Unset SGLANG_SIMULATE_ACC_LEN; if it was not set, look for code that writes the named field between the "
+            "sync and its first use."
+        ),
+        (
+            "More sync does not help here: the site is on already if `synced` is equal, so SGLANG_SPEC_TP_SYNC=all "
+            "changes nothing."
+        ),
     ),
 )

@@ -30,12 +30,15 @@ request A, round 5, target_tokens, drafts equal
         "Logits divided by memory that nobody wrote: vLLM on CPU without Triton, temperature above 0 (vllm#55005).",
     ),
     look_next=(
-        "`margin` of the deciding rows: close to zero speaks for a near tie, a wide margin for different inputs.",
         (
-            "With a wide margin: positions, kv_positions and drafts of the round, then the accepted path of the "
-            "round before (wrong KV)."
+            "Look at `margin` of the deciding rows: close to zero speaks for a near tie, a wide margin for different "
+            "inputs."
         ),
-        "DFlash: the token is `dflash-accept-greedy` (number 15); run with SGLANG_SPEC_TP_SYNC=all.",
+        (
+            "With a wide margin, compare positions, kv_positions and drafts of the round, then the accepted path of "
+            "the round before (wrong KV)."
+        ),
+        "DFlash: run with SGLANG_SPEC_TP_SYNC=all; the token is `dflash-accept-greedy` (number 15).",
         (
             "EAGLE: its broadcasts do not listen to SGLANG_SPEC_TP_SYNC. Run once without custom all-reduce and once "
             "with --disable-cuda-graph."

@@ -30,10 +30,10 @@ round 4, verify_len of request p1 (p2 has one row less on rank 2)
     ),
     look_next=(
         (
-            "The exact token is `dspark-plan` (number 7). Run with SGLANG_SPEC_TP_SYNC=all and see whether the "
-            "finding goes."
+            "Run once with SGLANG_SPEC_TP_SYNC=all; the exact token of the plan is `dspark-plan` (number 7). If the "
+            "finding goes, the site was switched off; if it stays, compare `verify_budget`, -1 (none) included."
         ),
-        "`verify_budget` on each rank, -1 (none) included: the broadcast covers the lengths, not the budget.",
+        "The broadcast covers the lengths, not the budget.",
         "Run once with SGLANG_RAGGED_VERIFY_MODE=static, which plans nothing.",
         (
             "SGLANG_DSPARK_DEBUG_CONFIDENCE_PREFIX_SCHEDULER prints budget and lengths on every rank, after the "
