@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from divtrace.errors import DamageError
 from divtrace.report.build import build
 from divtrace.report.model import Report
+from divtrace.report.request import FirstDivergence, Shown, first_divergence_of, show_request
 from divtrace.trace.load import load
 from divtrace.trace.model import Traces
 from divtrace.walk.run import Walk, walk
@@ -75,7 +76,8 @@ def _refuse_damage(traces: Traces) -> None:
         raise DamageError(f"fields that the format does not know: {names}", hint="leave out --strict to drop them")
     if traces.duplicates:
         raise DamageError(
-            f"{traces.duplicates} records stand twice in the input", hint="leave out --strict to count each of them once"
+            f"{traces.duplicates} records stand twice in the input",
+            hint="leave out --strict to count each of them once",
         )
 
 
@@ -84,7 +86,9 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
     return walk(read(paths, options, progress), options.groups)
 
 
-def analyze(paths: Paths | str | os.PathLike[str], options: Options | None = None, *, progress: OnProgress | None = None) -> Report:
+def analyze(
+    paths: Paths | str | os.PathLike[str], options: Options | None = None, *, progress: OnProgress | None = None
+) -> Report:
     """Find the first divergence in the traces of a run.
 
     Args:
@@ -101,3 +105,47 @@ def analyze(paths: Paths | str | os.PathLike[str], options: Options | None = Non
     chosen = options or Options()
     known = [paths] if isinstance(paths, str | os.PathLike) else paths
     return build(walk_traces(known, chosen, progress), max_findings=chosen.max_findings)
+
+
+def first_divergence(
+    paths: Paths,
+    req: str,
+    options: Options | None = None,
+    *,
+    attempt: int | None = None,
+    replica: int | None = None,
+    progress: OnProgress | None = None,
+) -> FirstDivergence:
+    """The earliest finding of one request, and the origin that it follows from, in each replica that served it.
+
+    Raises:
+        UsageError: no replica served the request; the hint lists the nearest ids.
+        DivtraceError: as `analyze`.
+    """
+    walked = walk_traces(paths, options or Options(), progress)
+    return first_divergence_of(walked, req, attempt=attempt, replica=replica)
+
+
+def show(
+    paths: Paths,
+    req: str,
+    options: Options | None = None,
+    *,
+    round_number: int | None = None,
+    replica: int | None = None,
+    progress: OnProgress | None = None,
+) -> Shown:
+    """All events of one request, or of one of its rounds, with the ranks side by side.
+
+    Raises:
+        UsageError: no replica served the request, or it has no such round.
+        DivtraceError: as `analyze`.
+    """
+    return show_request(
+        walk_traces(paths, options or Options(), progress), req, round_number=round_number, replica=replica
+    )
+
+
+def validate(paths: Paths, options: Options | None = None, *, progress: OnProgress | None = None) -> Traces:
+    """Read the traces and return what was read and what was damaged; nothing is compared."""
+    return read(paths, options or Options(), progress)

@@ -55,14 +55,22 @@ class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
     """One event of one rank. A field that is `None` was not recorded: neither equal nor unequal to anything."""
 
     kind: Annotated[Literal["event"] | None, _about(_IDENTITY, "absent, or event")] = None
-    world: Annotated[int | None, _about(_IDENTITY, "data-parallel replica without DP attention; ranks repeat in it")] = None
-    rank: Annotated[int | None, _about(_IDENTITY, "global rank, from 0; wins over the meta's and the file name's")] = None
-    seq: Annotated[int | None, _about(_IDENTITY, "this rank's event counter, rising by 1; a gap means lost events")] = None
+    world: Annotated[
+        int | None, _about(_IDENTITY, "data-parallel replica without DP attention; ranks repeat in it")
+    ] = None
+    rank: Annotated[int | None, _about(_IDENTITY, "global rank, from 0; wins over the meta's and the file name's")] = (
+        None
+    )
+    seq: Annotated[int | None, _about(_IDENTITY, "this rank's event counter, rising by 1; a gap means lost events")] = (
+        None
+    )
     ts: Annotated[int | None, _about(_IDENTITY, "Unix time in ns, for display and lag only")] = None
     step: Annotated[int | None, _about(_IDENTITY, "engine step that verifies the record's round")] = None
     req: Annotated[str | None, _about(_IDENTITY, "request id; absent on batch-level events")] = None
     attempt: Annotated[int | None, _about(_IDENTITY, "retractions of the request so far; default 0")] = None
-    round: Annotated[int | None, _about(_IDENTITY, "Draft-Verify-Accept-Commit pass of the request; 0 is the prefill")] = None
+    round: Annotated[
+        int | None, _about(_IDENTITY, "Draft-Verify-Accept-Commit pass of the request; 0 is the prefill")
+    ] = None
     stage: Annotated[StageName, _about(_IDENTITY, "where in the step; the model stages stand in causal order")]
     site: Annotated[str | None, _about(_IDENTITY, "which place inside the stage, such as dspark-plan or layout")] = None
     phase: Annotated[
@@ -71,31 +79,49 @@ class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
     n: Annotated[int | None, _about(_IDENTITY, "occurrence within the same key; default 0")] = None
 
     forward_mode: Annotated[str | None, _about(_CONTROL, "extend, decode, verify or idle", "forward-mode")] = None
-    decision: Annotated[str | None, _about(_CONTROL, "admit, keep, abort, evict, retract and so on", "schedule-decision")] = None
+    decision: Annotated[
+        str | None, _about(_CONTROL, "admit, keep, abort, evict, retract and so on", "schedule-decision")
+    ] = None
     reason: Annotated[str | None, _about(_CONTROL, "why the decision was taken", "schedule-decision")] = None
     gate: Annotated[bool | None, _about(_CONTROL, "a yes or no that chooses a code path", "gate")] = None
     batch: Annotated[
         list[str] | None,
-        _about(_CONTROL, "request ids of the step in row order; control as a set, layout in its order", "batch-membership"),
+        _about(
+            _CONTROL, "request ids of the step in row order; control as a set, layout in its order", "batch-membership"
+        ),
     ] = None
     row: Annotated[int | None, _about(_LAYOUT, "row of this request in the batch", "row-order")] = None
-    prefix_hit: Annotated[int | None, _about(_LAYOUT, "tokens of the prompt found in the cache", "prefix-length")] = None
+    prefix_hit: Annotated[int | None, _about(_LAYOUT, "tokens of the prompt found in the cache", "prefix-length")] = (
+        None
+    )
     seq_len: Annotated[
         int | None,
         _about(_LAYOUT, "confirmed length before the round, which is the position of the root row", "sequence-length"),
     ] = None
-    draft_root: Annotated[int | None, _about(_CONTROL, "last committed token, from which the draft starts", "draft-tokens")] = None
+    draft_root: Annotated[
+        int | None, _about(_CONTROL, "last committed token, from which the draft starts", "draft-tokens")
+    ] = None
     draft_steps: Annotated[int | None, _about(_CONTROL, "draft forwards run", "draft-steps")] = None
     num_draft_tokens: Annotated[int | None, _about(_CONTROL, "verify width, root row included", "draft-steps")] = None
     draft_tokens: Annotated[
         list[int] | None,
-        _about(_CONTROL, "candidates without the root; with one event per draft step, those of all n in order", "draft-tokens"),
+        _about(
+            _CONTROL,
+            "candidates without the root; with one event per draft step, those of all n in order",
+            "draft-tokens",
+        ),
     ] = None
     draft_parents: Annotated[
         list[int] | None,
-        _about(_CONTROL, "parent node of each candidate; 0 is the root, node i+1 is draft_tokens[i]; absent: a chain", "draft-tree"),
+        _about(
+            _CONTROL,
+            "parent node of each candidate; 0 is the root, node i+1 is draft_tokens[i]; absent: a chain",
+            "draft-tree",
+        ),
     ] = None
-    verify_budget: Annotated[int | None, _about(_CONTROL, "rows the batch may verify; -1 for no budget", "verify-plan")] = None
+    verify_budget: Annotated[
+        int | None, _about(_CONTROL, "rows the batch may verify; -1 for no budget", "verify-plan")
+    ] = None
     verify_len: Annotated[int | None, _about(_CONTROL, "rows this request verifies", "verify-plan")] = None
     positions: Annotated[list[int] | None, _about(_LAYOUT, "logical position of each row", "positions")] = None
     num_tokens: Annotated[int | None, _about(_SHAPE, "rows launched", "launch-shape")] = None
@@ -106,7 +132,9 @@ class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
     graph: Annotated[str | None, _about(_SHAPE, "eager, or the key of the captured graph", "launch-shape")] = None
     target_tokens: Annotated[
         list[int] | None,
-        _about(_CONTROL, "the target's token after each verified row, row 0 being the root; greedy only", "target-tokens"),
+        _about(
+            _CONTROL, "the target's token after each verified row, row 0 being the root; greedy only", "target-tokens"
+        ),
     ] = None
     branch: Annotated[str | None, _about(_CONTROL, "greedy, sampling and so on", "accept-branch")] = None
     accept_path: Annotated[list[int] | None, _about(_CONTROL, "accepted nodes, root 0 first", "accept-path")] = None
@@ -133,14 +161,18 @@ class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
     comm: Annotated[str | None, _about(_COMMUNICATOR, "communicator: its name")] = None
     comm_ranks: Annotated[list[int] | None, _about(_COMMUNICATOR, "communicator: its global ranks")] = None
     comm_seq: Annotated[int | None, _about(_COMMUNICATOR, "communicator: its operation counter on this rank")] = None
-    op: Annotated[str | None, _about(_SHAPE, "all_reduce, broadcast, all_gather, send, recv and so on", "collective-order")] = None
+    op: Annotated[
+        str | None, _about(_SHAPE, "all_reduce, broadcast, all_gather, send, recv and so on", "collective-order")
+    ] = None
     src: Annotated[int | None, _about(_SHAPE, "global rank that the operation starts from", "collective-order")] = None
     numel: Annotated[int | None, _about(_SHAPE, "elements of the operation", "collective-shape")] = None
     state: Annotated[str | None, _about(_EVIDENCE, "enqueued, started, completed or timeout")] = None
     kv_slots: Annotated[list[int] | None, _about(_PHYSICAL, "physical slots, never compared across ranks")] = None
     pool_index: Annotated[int | None, _about(_PHYSICAL, "row of the request pool, never compared across ranks")] = None
     pool_free: Annotated[int | None, _about(_PHYSICAL, "free slots, never compared across ranks")] = None
-    decided_on: Annotated[int | float | None, _about(_EVIDENCE, "the input that a decision compared: an age, free pages")] = None
+    decided_on: Annotated[
+        int | float | None, _about(_EVIDENCE, "the input that a decision compared: an age, free pages")
+    ] = None
     margin: Annotated[float | None, _about(_EVIDENCE, "smallest top-1 minus top-2 logit of the deciding rows")] = None
     dummy: Annotated[bool | None, _about(_EVIDENCE, "filler batch of an idle rank")] = None
     error: Annotated[str | None, _about(_EVIDENCE, "text of an exception")] = None
@@ -162,7 +194,9 @@ class Meta(msgspec.Struct, gc=False, kw_only=True):
     format: Annotated[str | None, msgspec.Meta(description=f"the format's name and version, {TRACE_FORMAT}")] = None
     run: Annotated[str | None, msgspec.Meta(description="name of the run; a meta without it belongs to any run")] = None
     world: Annotated[int | None, msgspec.Meta(description="data-parallel replica without DP attention")] = None
-    rank: Annotated[int | None, msgspec.Meta(description="global rank; absent: holds for every rank of the file")] = None
+    rank: Annotated[int | None, msgspec.Meta(description="global rank; absent: holds for every rank of the file")] = (
+        None
+    )
     host: Annotated[str | None, msgspec.Meta(description="host name, for display")] = None
     pid: Annotated[int | None, msgspec.Meta(description="process id, for display")] = None
     engine: Annotated[Engine | None, msgspec.Meta(description="serving engine")] = None

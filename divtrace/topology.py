@@ -143,18 +143,22 @@ def layout(sizes: Sizes) -> dict[str, RankGroups]:
     groups: dict[str, RankGroups] = {
         "tp": runs(tp),
         "attn_tp": runs(attn_tp),
-        "attn_cp": strided((b + d * width + t for b in blocks for d in range(attn_dp) for t in range(attn_tp)), cp, attn_tp),
-        "moe_ep": strided((b + m * ep * moe_tp + t for b in blocks for m in range(moe_dp) for t in range(moe_tp)), ep, moe_tp),
+        "attn_cp": strided(
+            (b + d * width + t for b in blocks for d in range(attn_dp) for t in range(attn_tp)), cp, attn_tp
+        ),
+        "moe_ep": strided(
+            (b + m * ep * moe_tp + t for b in blocks for m in range(moe_dp) for t in range(moe_tp)), ep, moe_tp
+        ),
         "moe_tp": runs(moe_tp),
         "pp": tuple(tuple(range(first, world, tp)) for first in range(tp)),
         "world": (tuple(range(world)),),
     }
     groups["moe_dp"] = (
-        groups["attn_cp"] if cp > moe_dp else strided((b + i for b in blocks for i in range(moe_tp * ep)), moe_dp, moe_tp * ep)
+        groups["attn_cp"]
+        if cp > moe_dp
+        else strided((b + i for b in blocks for i in range(moe_tp * ep)), moe_dp, moe_tp * ep)
     )
-    groups["replica"] = tuple(
-        tuple(b + d * width + t for b in blocks for t in range(width)) for d in range(attn_dp)
-    )
+    groups["replica"] = tuple(tuple(b + d * width + t for b in blocks for t in range(width)) for d in range(attn_dp))
     return groups
 
 
@@ -166,8 +170,8 @@ def topology(
 ) -> Topology:
     """The topology of one world.
 
-    Explicit `groups` win over `parallel`; with neither, all ranks form one attn_tp group and a note says so. A rank that
-    is in no group is its own replica, with a note.
+    Explicit `groups` win over `parallel`; with neither, all ranks form one attn_tp group and a note says so. A rank
+    that is in no group is its own replica, with a note.
 
     Args:
         ranks: the ranks that have a trace.
@@ -194,8 +198,7 @@ def topology(
         )
     placed = {rank for group in named["replica"] for rank in group}
     alone = [rank for rank in sorted(ranks) if rank not in placed]
-    for rank in alone:
-        notes.append(f"Rank {rank} is outside all groups and is treated as a replica of its own.")
+    notes += [f"Rank {rank} is outside all groups and is treated as a replica of its own." for rank in alone]
     replicas = [_replica(group, named["attn_tp"]) for group in (*named["replica"], *((rank,) for rank in alone))]
     replicas.sort(key=lambda replica: replica.ranks)
     if len(replicas) > 1:
@@ -224,7 +227,7 @@ def _replica(ranks: RankGroup, attn_tp: RankGroups) -> ReplicaGroup:
         common = tuple(rank for rank in group if rank in ranks)
         if common and common != group:
             raise TopologyError(
-                f"attn_tp group {list(group)} reaches beyond replica {list(ranks)}; an attn_tp group lies in one replica"
+                f"attn_tp group {list(group)} reaches beyond replica {list(ranks)}; it has to lie in one replica"
             )
         if common:
             inside.append(group)
@@ -235,7 +238,7 @@ def _replica(ranks: RankGroup, attn_tp: RankGroups) -> ReplicaGroup:
 
 def override(sizes: Sizes | None, **flags: int | bool | None) -> Sizes:
     """The sizes with those that flags name replaced."""
-    given = {name: value for name, value in flags.items() if value is not None}
+    given: dict[str, int | bool | None] = {name: value for name, value in flags.items() if value is not None}
     if "dp" in given or "dp_attention" in given:
         given["attn_dp"] = None  # the flag speaks of dp, so an explicit attn_dp_size of the meta no longer holds
     return replace(sizes or Sizes(), **given)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """The events of one replica: records of several ranks under one key, in causal order.
 
-The order (SPEC section 6) is (step, stage, place). Inside one (step, stage) the lowest rank's own order holds; then, rank
-by rank upwards, an event that is not yet placed stands directly behind the one that precedes it there, or in front.
+The order (SPEC section 6) is (step, stage, place). Inside one (step, stage) the lowest rank's own order holds; then,
+rank by rank upwards, an event that is not yet placed stands directly behind the one that precedes it there, or in front.
 An event without a step stands behind the one that precedes it on its rank.
 """
 
@@ -26,6 +26,9 @@ class Order(NamedTuple):
     tie: str = ""
 
 
+_UNPLACED = Order(0, 0, 0)
+
+
 @dataclass(slots=True, eq=False)
 class Group:
     """One model event of a replica: what each rank recorded of it."""
@@ -36,7 +39,7 @@ class Group:
     hidden: dict[int, Record] = field(default_factory=dict)
     """Records whose occurrence is not certain, because a hole may hide an earlier one of the same key."""
     step: int | None = None
-    order: Order = Order(0, 0, 0)
+    order: Order = field(default=_UNPLACED)
     following: Group | None = None
 
     @property
@@ -117,7 +120,10 @@ _FIRST = (-math.inf, 0)
 
 
 def _place(
-    group: Group, previous: Group | None, home: dict[EventKey, tuple[float, int]], latest: dict[tuple[float, int], Group]
+    group: Group,
+    previous: Group | None,
+    home: dict[EventKey, tuple[float, int]],
+    latest: dict[tuple[float, int], Group],
 ) -> tuple[tuple[float, int], Group | None]:
     """The (step, stage) in which a group stands, and the group directly in front of it there."""
     if group.step is not None:

@@ -1,4 +1,4 @@
-"""One rank's trace, indexed for the questions that alignment asks: where steps lie, what is covered, what holes hide."""
+"""One rank's trace, indexed for what alignment asks: where steps lie, what is covered, what holes can hide."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from divtrace.events import MODEL_STAGES, STAGE_ORDER, Event
-from divtrace.trace.model import Record, RankTrace
+from divtrace.trace.model import RankTrace, Record
 
 MODEL = frozenset(MODEL_STAGES)
 

@@ -21,7 +21,9 @@ def place(record: Record) -> str:
         parts.append(f"step {event.step}")
     parts.append(event.stage if event.site is None else f"{event.stage}/{short(event.site).strip(chr(34))}")
     if event.req is not None:
-        parts.append(f"round {event.round} of {short(event.req)}" if event.round is not None else f"request {short(event.req)}")
+        parts.append(
+            f"round {event.round} of {short(event.req)}" if event.round is not None else f"request {short(event.req)}"
+        )
     return ", ".join(parts)
 
 
@@ -29,9 +31,13 @@ def reasons(view: RankView, unseen: Unseen, last: Record | None) -> list[str]:
     """Why parts of a rank's trace are not compared, one sentence each; empty if all of it is."""
     found = []
     if unseen.after_last and last is not None:
-        found.append(f"its last event is {place(last)}; {counted(unseen.after_last, 'event')} of its peers after it not compared")
+        found.append(
+            f"its last event is {place(last)}; {counted(unseen.after_last, 'event')} of its peers after it not compared"
+        )
     if unseen.before_first:
-        found.append(f"its trace begins later than its peers'; {counted(unseen.before_first, 'earlier event')} not compared")
+        found.append(
+            f"its trace begins later than its peers'; {counted(unseen.before_first, 'earlier event')} not compared"
+        )
     if view.trace.gaps or view.invisible_loss:
         found.append(_losses(view, unseen))
     if unseen.no_coverage:

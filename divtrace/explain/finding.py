@@ -44,14 +44,16 @@ def attribution(divergence: Divergence, cause: Divergence | None, recorded_stage
     if own:
         parts.append(own)
     if cause is not None:
-        parts.append(_follows(divergence, cause))
+        parts.append(_follows(cause))
     elif divergence.odd_ranks:
         parts.append(_odd(divergence))
     elif len(divergence.ranks) > 1:
         parts.append("which of them is odd is undetermined")
     blind = [stage for stage in _UPSTREAM.get(divergence.key.stage, ()) if stage not in recorded_stages]
     if cause is None and blind:
-        parts.append(f"this is first observed here, since {listed(blind)} {'was' if len(blind) == 1 else 'were'} not recorded")
+        parts.append(
+            f"this is first observed here, since {listed(blind)} {'was' if len(blind) == 1 else 'were'} not recorded"
+        )
     return f"{'; '.join(parts)}."
 
 
@@ -59,23 +61,28 @@ def _observed(divergence: Divergence) -> str:
     if divergence.cycle:
         names = [f"rank {rank} in {short(divergence.values.get(rank))}" for rank in divergence.cycle]
         return f"Crossed order: {listed(names)} wait for one another"
+    who = _capital(ranks_phrase(divergence.ranks))
     match divergence.rule:
         case "skipped-event":
             lacking = [rank for rank in divergence.ranks if divergence.records.get(rank) is None]
             others = [rank for rank in divergence.ranks if rank not in lacking]
-            return f"{_capital(ranks_phrase(lacking))} went on without this event, which {ranks_phrase(others)} recorded"
+            return (
+                f"{_capital(ranks_phrase(lacking))} went on without this event, which {ranks_phrase(others)} recorded"
+            )
         case "sync-group":
             expected = "communicator" if divergence.field == "comm_ranks" else "source"
-            return f"{_capital(ranks_phrase(divergence.ranks))} synced over another {expected} than their sync group's: {_values(divergence)}"
+            return f"{who} synced over another {expected} than the sync group's: {_values(divergence)}"
         case "sync-overridden":
-            return f"{_capital(ranks_phrase(divergence.ranks))} went on with another value than the sync gave: {_values(divergence)}"
+            return f"{who} went on with another value than the sync gave: {_values(divergence)}"
         case "sync-ineffective":
             return f"Values still differ right after the sync: {_values(divergence)}"
         case _ if divergence.field is not None:
             return f"Observed: {_values(divergence)}"
     broken = next((one for one in divergence.breaks if one.rule == divergence.rule), None)
-    details = "" if broken is None else f" ({listed([f'{name} {short(value)}' for name, value in broken.values.items()])})"
-    return f"{_capital(ranks_phrase(divergence.ranks))} {'breaks' if len(divergence.ranks) == 1 else 'break'} {divergence.rule}{details}"
+    details = (
+        "" if broken is None else f" ({listed([f'{name} {short(value)}' for name, value in broken.values.items()])})"
+    )
+    return f"{who} {'breaks' if len(divergence.ranks) == 1 else 'break'} {divergence.rule}{details}"
 
 
 def _values(divergence: Divergence) -> str:
@@ -108,14 +115,19 @@ def _batches(divergence: Divergence) -> str:
 def _own_inputs(divergence: Divergence) -> str | None:
     """Whether the ranks' values follow from their own inputs."""
     against = sorted(
-        {rank for rank, record in divergence.records.items() for one in divergence.breaks if one.record is record and one.rule in _DERIVATIONS}
+        {
+            rank
+            for rank, record in divergence.records.items()
+            for one in divergence.breaks
+            if one.record is record and one.rule in _DERIVATIONS
+        }
     )
     if divergence.differences and against:
         return f"{ranks_phrase(against)} {'contradicts its' if len(against) == 1 else 'contradict their'} own inputs"
     return None
 
 
-def _follows(divergence: Divergence, cause: Divergence) -> str:
+def _follows(cause: Divergence) -> str:
     what = _INPUTS.get(cause.rule, cause.rule)
     where = "" if cause.index is None else f", which differ at index {cause.index}"
     return f"consistent with following from each rank's own {what}{where}"
@@ -130,7 +142,8 @@ def _odd(divergence: Divergence) -> str:
         return f"{who} {'stands' if len(divergence.odd_ranks) == 1 else 'stand'} alone with it"
     if 2 * len(divergence.odd_ranks) < len(divergence.ranks):
         return f"{who} {verb} from the majority, which is not the same as being wrong"
-    return f"{who} {verb}, and {'breaks an invariant' if len(divergence.odd_ranks) == 1 else 'break an invariant'} at this very event"
+    breaks = "breaks" if len(divergence.odd_ranks) == 1 else "break"
+    return f"{who} {verb}, and {breaks} an invariant at this very event"
 
 
 def _capital(text: str) -> str:

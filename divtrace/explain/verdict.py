@@ -52,16 +52,18 @@ def summary(
         ended_early: ranks whose peers go on behind their last event, with that event.
         many_worlds: rank numbers repeat.
     """
+    who = _capital(rank_names(outcome.ranks, many_worlds)) if outcome.ranks else ""
     match outcome.verdict:
         case "divergence" if first is not None:
-            ending = {"shown": ", before the timeout", "not shown": ", not shown to precede the timeout"}.get(precedence, "")
+            ending = {"shown": ", before the timeout", "not shown": ", not shown to precede the timeout"}.get(
+                precedence, ""
+            )
             return f"Divergence: {first.rule} at {where(first)}{ending}."
         case "rank_failed":
-            return f"{_capital(rank_names(outcome.ranks, many_worlds))} raised before issuing what the peers wait for; {extent}."
+            return f"{who} raised before issuing what the peers wait for; {extent}."
         case "rank_silent":
             return (
-                f"{_capital(rank_names(outcome.ranks, many_worlds))} stopped earlier than the peers that wait for it: "
-                f"late, blocked or dead, undetermined; {extent}."
+                f"{who} stopped earlier than the peers that wait for it: late, blocked or dead, undetermined; {extent}."
             )
         case "uniform_stall":
             return f"All ranks stopped at the same place and nobody waits for anybody; {extent}."
@@ -97,7 +99,11 @@ def _capital(text: str) -> str:
 
 
 def next_check(
-    outcome: Outcome, first: Divergence | None, absent: Sequence[WorldRank], missing_fields: Sequence[str], many_worlds: bool
+    outcome: Outcome,
+    first: Divergence | None,
+    absent: Sequence[WorldRank],
+    missing_fields: Sequence[str],
+    many_worlds: bool,
 ) -> list[str]:
     """One check that would separate the remaining explanations."""
     if first is not None:
@@ -107,9 +113,15 @@ def next_check(
         case "rank_failed":
             return [f"Read the log of {who} around its error; its traceback says what raised before the collective."]
         case "rank_silent":
-            return [f"Look for {who} in the engine's log and with py-spy dump: an exception, a kill, or a stack that still moves."]
+            return [
+                f"Look for {who} in the engine's log and with py-spy dump: an exception, a kill, "
+                "or a stack that still moves."
+            ]
         case "uniform_stall":
-            return ["Take two py-spy dumps of all ranks a minute apart: a stack that moves is slow, one that does not is stuck below the engine."]
+            return [
+                "Take two py-spy dumps of all ranks a minute apart: a stack that moves is slow, "
+                "one that does not is stuck below the engine."
+            ]
         case "insufficient" if absent:
             return [f"Hand in the trace of {rank_names(absent, many_worlds)}, or the log that tells how it ended."]
         case "insufficient":
@@ -123,25 +135,28 @@ def _next_for(first: Divergence) -> str:
     token = token_for(first.key.site)
     if token is not None and first.rule not in ("sync-group", "sync-overridden"):
         return (
-            f"Run again with SGLANG_SPEC_TP_SYNC=all, then with all,-{token}: if the divergence comes only with {token} taken out, "
-            "the ranks' own values differ there; if it stays with all, the sync itself does not take effect."
+            f"Run again with SGLANG_SPEC_TP_SYNC=all, then with all,-{token}: if the divergence comes only with {token} "
+            "taken out, the ranks' own values differ there; if it stays with all, the sync itself does not take effect."
         )
     return RULES[first.rule].look_next[0]
 
 
-def notes(*, healed_without_after: int, overridden: int, by_clock: bool, meta_conflict: bool, no_decision: bool) -> list[str]:
+def notes(
+    *, healed_without_after: int, overridden: int, by_clock: bool, meta_conflict: bool, no_decision: bool
+) -> list[str]:
     """What a reader should know besides the findings."""
     found = []
     if by_clock:
         found.append(
-            "Several replicas diverged and no shared collective orders them: which one is named first follows from wall clocks "
-            "of different ranks, which may be off."
+            "Several replicas diverged and no shared collective orders them: which one is named first follows from "
+            "wall clocks of different ranks, which may be off."
         )
     if meta_conflict:
         found.append("The ranks' metas disagree in what they must share; the groups are taken from the lowest rank.")
     if healed_without_after:
         found.append(
-            f"{counted(healed_without_after, 'difference')} before a sync with nothing recorded after it: neither healed nor a finding."
+            f"{counted(healed_without_after, 'difference')} before a sync with nothing recorded after it: "
+            "neither healed nor a finding."
         )
     if overridden:
         found.append(f"{counted(overridden, 'synced value')} replaced by one and the same other value on all ranks.")

@@ -38,7 +38,7 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def short(value: Any, index: int | None = None) -> str:
-    """A value in few characters, safe to print: JSON with everything outside ASCII escaped, around the element meant."""
+    """A value in few characters, safe to print: JSON in ASCII, of a list the element meant."""
     if isinstance(value, list):
         if index is not None:
             return short(value[index]) if index < len(value) else "nothing"

@@ -11,7 +11,7 @@ _RULE = "accept-derivation"
 
 
 def matching_drafts(drafts: Sequence[int], targets: Sequence[int], verify_len: int | None) -> int | None:
-    """Number of leading drafts that the target confirms, capped by `verify_len - 1`; None if the targets end too early."""
+    """Leading drafts that the target confirms, at most `verify_len - 1`; None if the targets end too early."""
     limit = len(drafts) if verify_len is None else min(len(drafts), max(verify_len - 1, 0))
     for index in range(limit):
         if index >= len(targets):
@@ -53,7 +53,9 @@ def check(current: RoundView, previous: RoundView | None, context: Context) -> I
             values = {"correct_len": correct.value, "draft_tokens": draft.tokens, "target_tokens": targets.value}
             yield Break(_RULE, correct.record, values | {"expected": expected})
             return
-    if correct is not None and bonus is not None and current.whole(bonus.record, correct.record, *inputs):
-        if 0 <= correct.value < len(targets.value) and bonus.value != targets.value[correct.value]:
-            values = {"bonus": bonus.value, "correct_len": correct.value, "target_tokens": targets.value}
-            yield Break(_RULE, bonus.record, values | {"expected": targets.value[correct.value]})
+    if correct is None or bonus is None or not 0 <= correct.value < len(targets.value):
+        return
+    expected = targets.value[correct.value]
+    if bonus.value != expected and current.whole(bonus.record, correct.record, *inputs):
+        values = {"bonus": bonus.value, "correct_len": correct.value, "target_tokens": targets.value}
+        yield Break(_RULE, bonus.record, values | {"expected": expected})

@@ -30,6 +30,8 @@ class Context:
 
 
 class Check(Protocol):
-    """Yields every break of one invariant in `current`, a round that is not overshoot; `previous` is the round before."""
+    """One invariant."""
 
-    def __call__(self, current: RoundView, previous: RoundView | None, context: Context) -> Iterator[Break]: ...
+    def __call__(self, current: RoundView, previous: RoundView | None, context: Context) -> Iterator[Break]:
+        """Every break in `current`, a round that is not overshoot; `previous` is the round before."""
+        ...

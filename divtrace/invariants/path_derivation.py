@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from divtrace.invariants.accept_derivation import is_greedy
 from divtrace.invariants.base import Break, Context
@@ -14,7 +15,7 @@ _RULE = "path-derivation"
 def check(current: RoundView, previous: RoundView | None, context: Context) -> Iterator[Break]:  # noqa: ARG001
     """`accept_path` starts at the root, each node is a child of the one before, its length is `correct_len + 1`.
 
-    Greedy: the draft token of `accept_path[k]` is `target_tokens[accept_path[k-1]]`, and the bonus follows the last node.
+    Greedy: the draft token of `accept_path[k]` is `target_tokens[accept_path[k-1]]`; the bonus follows the last node.
     Where this breaks on a rank that received the accept by broadcast, its own drafts differ from the source's.
     """
     path, correct = current.pick("accept_path"), current.pick("correct_len")
@@ -42,9 +43,7 @@ def check(current: RoundView, previous: RoundView | None, context: Context) -> I
 
 
 def _is_path(nodes: Sequence[int], parents: Sequence[int]) -> bool:
-    return all(
-        0 < node <= len(parents) and parents[node - 1] == before for before, node in zip(nodes, nodes[1:], strict=False)
-    )
+    return all(0 < node <= len(parents) and parents[node - 1] == before for before, node in pairwise(nodes))
 
 
 def _greedy(current: RoundView, nodes: Sequence[int], drafts: Sequence[int]) -> Iterator[Break]:
@@ -53,10 +52,11 @@ def _greedy(current: RoundView, nodes: Sequence[int], drafts: Sequence[int]) -> 
         return
     tokens = targets.value
     values = {"accept_path": list(nodes), "draft_tokens": list(drafts), "target_tokens": tokens}
-    for before, node in zip(nodes, nodes[1:], strict=False):
+    for before, node in pairwise(nodes):
         if node <= len(drafts) and before < len(tokens) and drafts[node - 1] != tokens[before]:
             yield Break(_RULE, path.record, values | {"expected": tokens[before]})
             return
-    if bonus is not None and nodes and nodes[-1] < len(tokens) and bonus.value != tokens[nodes[-1]]:
-        if current.whole(bonus.record, path.record, targets.record):
-            yield Break(_RULE, bonus.record, values | {"bonus": bonus.value, "expected": tokens[nodes[-1]]})
+    if bonus is None or not nodes or nodes[-1] >= len(tokens) or bonus.value == tokens[nodes[-1]]:
+        return
+    if current.whole(bonus.record, path.record, targets.record):
+        yield Break(_RULE, bonus.record, values | {"bonus": bonus.value, "expected": tokens[nodes[-1]]})

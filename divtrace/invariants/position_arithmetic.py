@@ -22,7 +22,7 @@ def depths(parents: Sequence[int]) -> list[int] | None:
 
 
 def check(current: RoundView, previous: RoundView | None, context: Context) -> Iterator[Break]:  # noqa: ARG001
-    """Verify layouts: chain `seq_len + j`, tree `seq_len + depth(j)`, unknown shape: the first row. Prefill: consecutive.
+    """Verify: chain `seq_len + j`, tree `seq_len + depth(j)`, unknown shape: the first row. Prefill: consecutive.
 
     Drafter positions are not judged: EAGLE's drafter works one position before the root.
     """

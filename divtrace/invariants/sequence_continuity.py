@@ -23,5 +23,9 @@ def check(current: RoundView, previous: RoundView | None, context: Context) -> I
                     continue
                 start = min(group.records[current.view.rank].pos for group in previous.groups)
                 if not any(start < restart < record.pos for restart in context.restarts):
-                    values = {"seq_len": seq_len, "new_seq_len of the round before": before.value, "expected": before.value}
+                    values = {
+                        "seq_len": seq_len,
+                        "new_seq_len of the round before": before.value,
+                        "expected": before.value,
+                    }
                     yield Break(_RULE, record, values)

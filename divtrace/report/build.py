@@ -28,16 +28,19 @@ from divtrace.walk.verdict import absent_ranks, of_replica
 from divtrace.walk.world import WorldWalk
 
 
-class _Names:
+class Names:
     """How ranks are written: by number, or with their world as soon as there are several."""
 
     def __init__(self, walk: Walk) -> None:
+        """Count the worlds."""
         self.many = len(walk.worlds) > 1
 
     def key(self, world: int, rank: int) -> str:
+        """A rank as the key of an object."""
         return f"{world}/{rank}" if self.many else str(rank)
 
     def name(self, world: int, rank: int) -> RankName:
+        """A rank in a list."""
         return f"{world}/{rank}" if self.many else rank
 
 
@@ -48,10 +51,10 @@ def build(walk: Walk, *, max_findings: int = 1000) -> Report:
         walk: what was found.
         max_findings: findings listed at most, 0 for all; origins and independent ones first, then in causal order.
     """
-    names = _Names(walk)
+    names = Names(walk)
     first = walk.roles.first
     shown, left_out = _chosen(walk, max_findings)
-    findings = [finding(one, walk.roles, _stages(walk, one), names.key) for one in shown]
+    findings = [finding(one, walk.roles, recorded_stages(walk, one), names.key) for one in shown]
     before = precedence(first, walk.timeouts)
     early = ended_early(walk)
     missing = missing_fields(walk.traces)
@@ -65,8 +68,8 @@ def build(walk: Walk, *, max_findings: int = 1000) -> Report:
         findings_left_out=left_out,
         last_agreement=_last_agreement(walk, first),
         precedence=before,
-        healed=_site_counts((replica, replica.healed) for replica in _replicas(walk)),
-        drift=_site_counts((replica, replica.drift) for replica in _replicas(walk)),
+        healed=_site_counts((replica, replica.healed) for replica in replicas_of(walk)),
+        drift=_site_counts((replica, replica.drift) for replica in replicas_of(walk)),
         progress=_progress(walk, names),
         replicas=tuple(_replica(world, replica) for world in walk.worlds for replica in world.replicas),
         end={names.key(world, rank): end for (world, rank), end in ends(walk).items()},
@@ -78,7 +81,8 @@ def build(walk: Walk, *, max_findings: int = 1000) -> Report:
     )
 
 
-def _replicas(walk: Walk) -> list[ReplicaWalk]:
+def replicas_of(walk: Walk) -> list[ReplicaWalk]:
+    """All replicas of all worlds, in the order of their numbers."""
     return [replica for world in walk.worlds for replica in world.replicas]
 
 
@@ -96,16 +100,16 @@ def _chosen(walk: Walk, most: int) -> tuple[list[Divergence], dict[str, int]]:
     return [one for one in ordered if id(one) in kept], dict(sorted(left_out.items()))
 
 
-def _stages(walk: Walk, divergence: Divergence) -> frozenset[str]:
+def recorded_stages(walk: Walk, divergence: Divergence) -> frozenset[str]:
     """The stages of which the finding's replica recorded anything."""
-    replica = next(one for one in _replicas(walk) if one.index == divergence.replica)
+    replica = next(one for one in replicas_of(walk) if one.index == divergence.replica)
     return frozenset(site.stage for view in replica.views.values() for site in view.covered)
 
 
 def _last_agreement(walk: Walk, first: Divergence | None) -> Place | None:
     if first is None:
         return None
-    replica = next(one for one in _replicas(walk) if one.index == first.replica)
+    replica = next(one for one in replicas_of(walk) if one.index == first.replica)
     before = [group for group in replica.agreements if group.order < first.orders[first.replica]]
     return place(before[-1]) if before else None
 
@@ -120,7 +124,7 @@ def _site_counts(notes: Iterable[tuple[ReplicaWalk, list[SiteNote]]]) -> tuple[S
     return tuple(SiteCount(site, name, count) for (site, name), count in ordered)
 
 
-def _progress(walk: Walk, names: _Names) -> Progress:
+def _progress(walk: Walk, names: Names) -> Progress:
     behind = [names.name(world.world, rank) for world in walk.worlds if world.waits for rank in world.waits.behind]
     ahead = [names.name(world.world, rank) for world in walk.worlds if world.waits for rank in world.waits.ahead]
     cycles = [(world.world, cycle) for world in walk.worlds if world.waits for cycle in world.waits.cycles]
@@ -144,7 +148,7 @@ def _replica(world: WorldWalk, replica: ReplicaWalk) -> Replica:
     )
 
 
-def _timeouts(walk: Walk, names: _Names) -> tuple[Timeout, ...]:
+def _timeouts(walk: Walk, names: Names) -> tuple[Timeout, ...]:
     found = []
     for timeout in walk.timeouts:
         operation = timeout.operations[0]
@@ -162,7 +166,7 @@ def _timeouts(walk: Walk, names: _Names) -> tuple[Timeout, ...]:
 
 
 def _extent(walk: Walk) -> str:
-    replicas = [replica for replica in _replicas(walk) if replica.views]
+    replicas = [replica for replica in replicas_of(walk) if replica.views]
     ranks = sum(len(replica.views) for replica in replicas)
     rounds = sum(1 for replica in replicas for _, _, number in replica.rounds if number > 0)
     requests = sum(len({group.key.req for group in replica.groups} - {None}) for replica in replicas)
@@ -171,7 +175,7 @@ def _extent(walk: Walk) -> str:
 
 
 def _notes(walk: Walk) -> list[str]:
-    replicas = _replicas(walk)
+    replicas = replicas_of(walk)
     decisions = any(replica.groups for replica in replicas)
     told = verdict_words.notes(
         healed_without_after=sum(len(replica.unsettled) for replica in replicas),
@@ -181,5 +185,3 @@ def _notes(walk: Walk) -> list[str]:
         no_decision=not decisions,
     )
     return [*walk.traces.notes, *(note for world in walk.worlds for note in world.topology.notes), *told]
-
-

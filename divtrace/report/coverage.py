@@ -129,7 +129,11 @@ def request_summaries(walk: Walk) -> tuple[RequestSummary, ...]:
                 why = None
                 if rank is not None:
                     view = replica.views.get(rank)
-                    why = no_trace() if view is None else "; ".join(reasons(view, replica.unseen[rank], last_record(view)))
+                    why = (
+                        no_trace()
+                        if view is None
+                        else "; ".join(reasons(view, replica.unseen[rank], last_record(view)))
+                    )
                     why = f"rank {rank}: {why}"
                 found.append(
                     RequestSummary(

@@ -22,7 +22,16 @@ RankKey = Callable[[int, int], str]
 def finding_id(divergence: Divergence) -> str:
     """An id that follows from the finding's key alone, so that it is the same in every run over the same trace."""
     key = divergence.key
-    parts = [divergence.world, divergence.replica, key.req, key.attempt, key.round, divergence.step, key.stage, key.site]
+    parts = [
+        divergence.world,
+        divergence.replica,
+        key.req,
+        key.attempt,
+        key.round,
+        divergence.step,
+        key.stage,
+        key.site,
+    ]
     parts += [key.phase, key.n]
     if divergence.communicator is not None:
         communicator = divergence.communicator
@@ -38,7 +47,10 @@ def where(record: Record) -> Where:
 
 def lag(cause: Divergence, effect: Divergence) -> Lag:
     """The distance between two findings, on the lowest rank that recorded both."""
-    same_request = cause.key.req is not None and (cause.key.req, cause.key.attempt) == (effect.key.req, effect.key.attempt)
+    same_request = cause.key.req is not None and (cause.key.req, cause.key.attempt) == (
+        effect.key.req,
+        effect.key.attempt,
+    )
     rounds = None
     if same_request and cause.key.round is not None and effect.key.round is not None:
         rounds = effect.key.round - cause.key.round
@@ -104,7 +116,8 @@ def finding(divergence: Divergence, roles: Roles, recorded_stages: Collection[st
         index=divergence.index,
         values=_by_rank(divergence.values, world, rank_key),
         fields=tuple(
-            FieldDifference(one.name, one.index, _by_rank(one.values, world, rank_key)) for one in divergence.differences
+            FieldDifference(one.name, one.index, _by_rank(one.values, world, rank_key))
+            for one in divergence.differences
         ),
         odd_ranks=divergence.odd_ranks,
         attribution=attribution(divergence, derived_from, recorded_stages),

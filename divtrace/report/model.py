@@ -35,7 +35,7 @@ class FieldDifference(msgspec.Struct, frozen=True):
 
     name: str
     index: int | None
-    """First differing element of a list; the shorter length when one is a prefix of the other; null for sets and scalars."""
+    """First differing element of a list; the shorter length if one is a prefix of the other; null for other values."""
     values: dict[str, Any]
 
 
@@ -70,9 +70,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     site: str | None
     phase: str
     n: int
-    comm: str | None | UnsetType = UNSET
-    comm_ranks: tuple[int, ...] | None | UnsetType = UNSET
-    comm_seq: int | None | UnsetType = UNSET
+    comm: str | UnsetType | None = UNSET
+    comm_ranks: tuple[int, ...] | UnsetType | None = UNSET
+    comm_seq: int | UnsetType | None = UNSET
     field: str | None
     index: int | None
     values: dict[str, Any]

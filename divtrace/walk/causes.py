@@ -15,7 +15,13 @@ _ACCEPT_INPUTS = (("target-tokens", 0), ("draft-tree", 0), ("draft-tokens", 0), 
 _SYNCS = (("sync-overridden", 0), ("sync-ineffective", 0))
 _ACCEPTS = (*_SYNCS, ("accept-length", 0), ("accept-path", 0))
 _LAST_TOKEN = (("out-tokens", -1), ("bonus-token", -1), ("sync-overridden", -1), ("sync-ineffective", -1))
-_LENGTH = (("sequence-length", 0), ("commit-length", 0), ("sequence-length", -1), ("commit-length", -1), ("prefix-length", 0))
+_LENGTH = (
+    ("sequence-length", 0),
+    ("commit-length", 0),
+    ("sequence-length", -1),
+    ("commit-length", -1),
+    ("prefix-length", 0),
+)
 
 REQUEST_CAUSES: dict[str, tuple[tuple[str, int], ...]] = {
     "sequence-length": (*_LENGTH, *_ACCEPTS),
@@ -44,7 +50,14 @@ REQUEST_CAUSES: dict[str, tuple[tuple[str, int], ...]] = {
 """For each rule, the rules and rounds (relative to its own) of the same request that it follows from, nearest first."""
 
 STEP_CAUSES: dict[str, tuple[str, ...]] = {
-    "collective-shape": ("launch-shape", "batch-membership", "verify-plan", "accept-length", "draft-steps", "prefix-length"),
+    "collective-shape": (
+        "launch-shape",
+        "batch-membership",
+        "verify-plan",
+        "accept-length",
+        "draft-steps",
+        "prefix-length",
+    ),
     "collective-order": ("skipped-event", "gate", "draft-steps", "forward-mode", "batch-membership"),
     "launch-shape": ("batch-membership", "verify-plan", "draft-steps", "prefix-length"),
     "forward-mode": ("batch-membership",),
@@ -109,7 +122,12 @@ class Causes:
 
     def _left_batch(self, divergence: Divergence) -> Iterable[Divergence]:
         """Divergences of the requests that only some ranks have in their batch."""
-        batches = [set(value) for difference in divergence.differences if difference.name == "batch" for value in difference.values.values()]
+        batches = [
+            set(value)
+            for difference in divergence.differences
+            if difference.name == "batch"
+            for value in difference.values.values()
+        ]
         if not batches:
             return
         for req in sorted(set().union(*batches) - set.intersection(*batches)):

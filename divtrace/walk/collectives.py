@@ -110,7 +110,7 @@ def operations_of(view: RankView, topology: Topology, world: int) -> list[Operat
 
 
 def _continued(waiting: Iterable[Operation], record: Record) -> Operation | None:
-    """The operation that a record without a number continues: the first that is open, at the same site and of the same op."""
+    """The operation that a record without a number continues: the first open one of the same op and site."""
     event = record.event
     if event.state in (None, "enqueued"):
         return None
@@ -130,7 +130,9 @@ def matches(operations: Mapping[int, list[Operation]]) -> list[OperationMatch]:
             if match is None:
                 match = found[key] = OperationMatch(operation.communicator, operation.number, operation.counted)
             match.by_rank[rank] = operation
-    return [found[key] for key in sorted(found, key=lambda key: (key[0].world, key[0].name or "", key[0].ranks, *key[1:]))]
+    return [
+        found[key] for key in sorted(found, key=lambda key: (key[0].world, key[0].name or "", key[0].ranks, *key[1:]))
+    ]
 
 
 def mismatch(match: OperationMatch) -> list[Difference]:

@@ -72,7 +72,9 @@ class Comparison:
         found: list[Difference] = []
         drift: list[str] = []
         for name in COMPARED:
-            values = {rank: value for rank, record in records.items() if (value := getattr(record.event, name)) is not None}
+            values = {
+                rank: value for rank, record in records.items() if (value := getattr(record.event, name)) is not None
+            }
             if len(values) < 2 or not differ(values):
                 continue
             if name == "batch":
@@ -87,7 +89,9 @@ class Comparison:
                 elif first_difference(values.values()) != min(len(value) for value in values.values()):
                     drift.append(name)
                 continue
-            compared = {rank: significant(name, values[rank], records[rank], rounds_at(rounds, rank)) for rank in values}
+            compared = {
+                rank: significant(name, values[rank], records[rank], rounds_at(rounds, rank)) for rank in values
+            }
             difference = self._difference(name, FIELD[name].kind, values, compared)
             if difference is not None:
                 found.append(difference)
@@ -159,7 +163,9 @@ def significant(name: str, value: Any, record: Record, round_view: RoundView | N
 
 
 def _positions_length(record: Record, round_view: RoundView | None) -> int | None:
-    known = [length for length in (record.event.num_tokens, _own(record, round_view, "verify_len")) if length is not None]
+    known = [
+        length for length in (record.event.num_tokens, _own(record, round_view, "verify_len")) if length is not None
+    ]
     return min(known, default=None)
 
 

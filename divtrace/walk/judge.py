@@ -1,10 +1,9 @@
-"""Judges the events of one replica: one `Divergence` for each event at which something differs, breaks or is skipped."""
+"""Judges the events of one replica: one `Divergence` for each event that differs, breaks or is skipped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from divtrace.align.groups import Group, Order, align
 from divtrace.align.view import EventKey, RankView
@@ -208,5 +207,3 @@ def _restarts(view: RankView) -> dict[str, tuple[int, ...]]:
         if event.stage == "schedule" and event.req is not None and event.decision in ("retract", "extend"):
             found[event.req] = (*found.get(event.req, ()), record.pos)
     return found
-
-

@@ -74,7 +74,9 @@ def is_pending(
         return False
     if view.last_model_pos() > operation.issue.pos:
         return False
-    return all(last.get((operation.communicator, member), -1) <= operation.number for member in operation.communicator.ranks)
+    return all(
+        last.get((operation.communicator, member), -1) <= operation.number for member in operation.communicator.ranks
+    )
 
 
 def _last_numbers(operations: Mapping[int, Iterable[Operation]]) -> dict[tuple[Communicator, int], int]:
@@ -100,11 +102,13 @@ def _ahead(
 
 
 def sink_components(edges: Edges) -> list[tuple[int, ...]]:
-    """Strongly connected components that wait for nobody outside and that somebody waits for, in order of their ranks."""
+    """Strongly connected components that wait for nobody outside and that somebody waits for, sorted."""
     nodes = sorted(edges.keys() | {target for targets in edges.values() for target in targets})
     component = _components(nodes, edges)
     waited_for = {component[target] for targets in edges.values() for target in targets}
-    leaving = {component[rank] for rank, targets in edges.items() for target in targets if component[target] != component[rank]}
+    leaving = {
+        component[rank] for rank, targets in edges.items() for target in targets if component[target] != component[rank]
+    }
     members: dict[int, list[int]] = {}
     for rank in nodes:
         members.setdefault(component[rank], []).append(rank)

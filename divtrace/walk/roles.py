@@ -51,7 +51,7 @@ class Timelines:
                     numbers.append(operation.number)
 
     def precedes(self, earlier: Divergence, later: Divergence) -> bool:
-        """True if a collective of both was issued behind the one and before the other: nobody leaves it before all come."""
+        """True if a collective of both stands behind the one and before the other: nobody leaves it before all come."""
         if earlier.world != later.world:
             return False
         for rank in sorted(earlier.records):
@@ -103,7 +103,14 @@ def assign(divergences: Sequence[Divergence], timelines: Timelines) -> Roles:
 
 def _total_order(divergence: Divergence) -> tuple[object, ...]:
     order = min(divergence.orders.values())
-    return (*order, divergence.world, divergence.replica, divergence.key.stage, str(divergence.key), str(divergence.communicator))
+    return (
+        *order,
+        divergence.world,
+        divergence.replica,
+        divergence.key.stage,
+        str(divergence.key),
+        str(divergence.communicator),
+    )
 
 
 def _heads(divergences: Sequence[Divergence]) -> dict[int, Divergence]:

@@ -126,7 +126,7 @@ def rounds_of(groups: Iterable[Group], views: dict[int, RankView]) -> Rounds:
 
 
 def overshoot_rounds(rounds: Rounds) -> frozenset[RoundKey]:
-    """Rounds after one in which every rank that recorded it says the request finished: run by overlap, then thrown away."""
+    """Rounds after one in which every rank that recorded it says the request finished: run by overlap for nothing."""
     found = set()
     for (req, attempt, number), by_rank in rounds.items():
         says = [said for said in (by_rank[rank].is_finished() for rank in sorted(by_rank)) if said is not None]

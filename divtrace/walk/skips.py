@@ -1,4 +1,4 @@
-"""Which ranks skipped an event that their peers recorded, and which merely cannot be compared there (SPEC section 5)."""
+"""Which ranks skipped an event that their peers recorded, and which merely cannot be compared there (SPEC 5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from divtrace.align.view import RankView, Site, stage_order
 
 @dataclass(slots=True)
 class Unseen:
-    """Why events that peers recorded are not compared on one rank: counts by reason, and the sites that it never records."""
+    """Why events that peers recorded are not compared on one rank: counts by reason, and sites that it never records."""
 
     before_first: int = 0
     after_last: int = 0

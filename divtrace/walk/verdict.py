@@ -38,12 +38,9 @@ def absent_ranks(world: WorldWalk) -> tuple[int, ...]:
 def compared_anything(world: WorldWalk, ranks: Collection[int] | None = None) -> bool:
     """True if some event or operation of these ranks (all if None) was held against another rank's."""
     for replica in world.replicas:
-        if ranks is None or set(replica.views) & set(ranks):
-            if replica.agreements or replica.divergences:
-                return True
-    return any(
-        len(match.by_rank) > 1 and (ranks is None or set(match.by_rank) & set(ranks)) for match in world.matches
-    )
+        if (ranks is None or set(replica.views) & set(ranks)) and (replica.agreements or replica.divergences):
+            return True
+    return any(len(match.by_rank) > 1 and (ranks is None or set(match.by_rank) & set(ranks)) for match in world.matches)
 
 
 def overall(worlds: Iterable[WorldWalk], divergent: bool) -> Outcome:
@@ -76,7 +73,7 @@ def of_replica(world: WorldWalk, replica: ReplicaWalk) -> Verdict:
 
 
 def _raised_ranks(world: WorldWalk) -> list[tuple[int, int]]:
-    """Ranks that peers wait for and that raised; an error of a rank that is itself stuck is the timeout and does not count."""
+    """Ranks that peers wait for and that raised; an error of a rank that is itself stuck is the timeout."""
     if world.waits is None:
         return []
     stuck = {operation.rank for operation in world.waits.pending}

@@ -179,7 +179,11 @@ def _add_crossed_orders(walk: WorldWalk, home: Mapping[int, ReplicaWalk]) -> Non
     """A crossed order is a finding at the pending operation of its lowest rank, unless one of its operations is one."""
     if walk.waits is None:
         return
-    known = {(one.communicator.comm, one.communicator.comm_ranks, one.communicator.comm_seq) for one in walk.collective_divergences if one.communicator}
+    known = {
+        (one.communicator.comm, one.communicator.comm_ranks, one.communicator.comm_seq)
+        for one in walk.collective_divergences
+        if one.communicator
+    }
     for cycle in walk.waits.cycles:
         stuck: dict[int, Operation] = {}
         for operation in walk.waits.pending:
