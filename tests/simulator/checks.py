@@ -37,7 +37,7 @@ def disagreements(run: Run) -> Iterator[str]:
         ranks = topology.replica_ranks(index)
         events = {rank: _comparable(run.records[rank]) for rank in ranks}
         for rank in ranks:
-            for other in ranks:
+            for other in (r for r in ranks if r != rank):
                 for key in events[rank].keys() & events[other].keys():
                     yield from _differences(run, key, events, rank, other)
                 yield from (

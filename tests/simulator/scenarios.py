@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from simulator.scenario import (
     DSPARK,
     DSPARK_CAP,
@@ -51,12 +53,12 @@ RELAYED = ("eagle", "eagle-sampling", "eagle-coins")
 """Algorithms that are simulated across pipeline stages."""
 
 
-def scenario(topology: str = "tp2", algorithm: str = "eagle", **changes: object) -> Scenario:
+def scenario(topology: str = "tp2", algorithm: str = "eagle", **changes: Any) -> Scenario:
     sizes = TOPOLOGIES[topology]
     return Scenario(topology=sizes, algorithm=ALGORITHMS[algorithm], requests=two_requests(sizes)).but(**changes)
 
 
-def busy(topology: str = "tp2", algorithm: str = "eagle", **changes: object) -> Scenario:
+def busy(topology: str = "tp2", algorithm: str = "eagle", **changes: Any) -> Scenario:
     """Requests that come and go: chunks, shared prefix, finish, abort, retraction, a late arrival."""
     sizes = TOPOLOGIES[topology]
     requests: tuple[tuple[RequestPlan, ...], ...] = tuple(
@@ -77,7 +79,7 @@ def busy(topology: str = "tp2", algorithm: str = "eagle", **changes: object) -> 
 def every_scenario() -> dict[str, Scenario]:
     """A grid that touches each topology, each algorithm and each habit, not their product."""
     named: dict[str, Scenario] = {}
-    for topology, sizes in TOPOLOGIES.items():
+    for topology in TOPOLOGIES:
         full = topology in ("one", "tp2", "tp2-cp2-dp2")
         for algorithm in ALGORITHMS if full else RELAYED[:2]:
             named[f"{topology}-{algorithm}"] = scenario(topology, algorithm)

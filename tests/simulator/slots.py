@@ -12,7 +12,7 @@ class SlotPool:
 
     rank: int
     seed: int
-    size: int = 4096
+    size: int = 768
     free: list[int] = field(init=False)
 
     def __post_init__(self) -> None:

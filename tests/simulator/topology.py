@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 
@@ -14,6 +15,17 @@ class Coordinates:
     data: int
     context: int
     tensor: int
+
+
+@lru_cache(maxsize=4096)
+def _peers(topology: Topology, rank: int, *shared: str) -> tuple[int, ...]:
+    """The ranks that stand where `rank` stands in these coordinates."""
+    here = topology.coordinates(rank)
+    return tuple(
+        other
+        for other in topology.ranks
+        if all(getattr(topology.coordinates(other), name) == getattr(here, name) for name in shared)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +51,24 @@ class Topology:
         data, context = divmod(block, self.context)
         return Coordinates(pipeline=pipeline, data=data, context=context, tensor=tensor)
 
-    def _peers(self, rank: int, *shared: str) -> tuple[int, ...]:
-        here = self.coordinates(rank)
-        return tuple(
-            other
-            for other in self.ranks
-            if all(getattr(self.coordinates(other), name) == getattr(here, name) for name in shared)
-        )
-
     def attn_tp(self, rank: int) -> tuple[int, ...]:
         """The ranks that share a request by attention tensor parallelism."""
-        return self._peers(rank, "pipeline", "data", "context")
+        return _peers(self, rank, "pipeline", "data", "context")
 
     def attn_cp(self, rank: int) -> tuple[int, ...]:
-        return self._peers(rank, "pipeline", "data", "tensor")
+        return _peers(self, rank, "pipeline", "data", "tensor")
 
     def tp(self, rank: int) -> tuple[int, ...]:
         """All ranks of one pipeline stage."""
-        return self._peers(rank, "pipeline")
+        return _peers(self, rank, "pipeline")
 
     def lane(self, rank: int) -> tuple[int, ...]:
         """The ranks of all pipeline stages that hand activations to each other."""
-        return self._peers(rank, "data", "context", "tensor")
+        return _peers(self, rank, "data", "context", "tensor")
 
     def replica(self, rank: int) -> tuple[int, ...]:
         """All ranks that serve the same requests."""
-        return self._peers(rank, "data")
+        return _peers(self, rank, "data")
 
     def replica_ranks(self, index: int) -> tuple[int, ...]:
         return tuple(r for r in self.ranks if self.coordinates(r).data == index)
