@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 TRACE_FORMAT = "divtrace.trace/1"
 """The same as `divtrace.events.TRACE_FORMAT`, which would cost the import of msgspec here."""
 
+FROM_ENVIRONMENT = "DIVTRACE_RUN"
+
 # What an event takes in memory besides its lists, measured with tracemalloc for events of 10 to 14 fields.
 _EVENT_WEIGHT = 1400
 _ITEM_WEIGHT = 40
@@ -45,7 +47,8 @@ class Recorder:
     """Records the events of one rank into files of one directory.
 
     `parallel` holds the sizes of section "groups" of the trace format, `engine` a name, a (name, version) pair or a
-    mapping, `run` the run's name (default: `DIVTRACE_RUN`), `world` the data-parallel replica. Other keywords go into
+    mapping, `run` the run's name (default: what `DIVTRACE_RUN`
+    says; None: unknown), `world` the data-parallel replica. Other keywords go into
     the meta record as they are: `algorithm`, `device`, `backend`, `groups`, `sync`.
 
     A recorder serves any number of threads. In a forked child it starts anew with a file of the child's own as soon as
@@ -59,7 +62,7 @@ class Recorder:
         rank: int | None = None,
         parallel: Mapping[str, Any] | None = None,
         engine: str | Sequence[str] | Mapping[str, Any] | None = None,
-        run: str | None = None,
+        run: str | None = FROM_ENVIRONMENT,
         world: int | None = None,
         settings: Settings | None = None,
         **meta: Any,
@@ -80,9 +83,8 @@ class Recorder:
                 warn_once(self._privacy.problem)
             self._rank = rank
             self._meta: dict[str, Any] = {}
-            self._set_meta(
-                run=run or run_name(), world=world, engine=_engine(engine), parallel=_plain(parallel), **meta
-            )
+            name = run_name() if run is FROM_ENVIRONMENT else run
+            self._set_meta(run=name, world=world, engine=_engine(engine), parallel=_plain(parallel), **meta)
             self._start()
             _alive.add(self)
         except Exception as error:

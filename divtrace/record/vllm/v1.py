@@ -1,0 +1,209 @@
+"""vLLM's V1 model runner (`vllm/v1/worker/gpu_model_runner.py`): the only one on CPUs, one of two on GPUs.
+
+Order in a step: `_update_states`, `_prepare_inputs`, the forward, `_sample`, then `propose_draft_token_ids` and
+`_bookkeeping_sync` in an order that depends on the drafter. A draft belongs to the next round and step.
+"""
+
+from __future__ import annotations
+
+from divtrace.record.deferred import record_later
+from divtrace.record.hooks import Hook, attach
+from divtrace.record.vllm.rows import Row, accept_events, layout_events, next_draft, plan_rows
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from divtrace.record.vllm.worker import WorkerState
+
+
+def attach_runner(state: WorkerState, runner: Any, layers: Sequence[str]) -> int:
+    """Hooks the methods of one runner; returns how many were found."""
+    hooks = V1Hooks(state, runner)
+    wanted = [
+        ("_update_states", Hook("GPUModelRunner._update_states", before=hooks.update_states)),
+        ("_prepare_inputs", Hook("GPUModelRunner._prepare_inputs", after=hooks.prepare_inputs)),
+        ("_bookkeeping_sync", Hook("GPUModelRunner._bookkeeping_sync", before=hooks.before_commit, after=hooks.commit)),
+        ("execute_model", Hook("GPUModelRunner.execute_model", failed=hooks.failed)),
+        ("sample_tokens", Hook("GPUModelRunner.sample_tokens", failed=hooks.failed)),
+    ]
+    if "stage" in layers:
+        wanted += [
+            ("_sample", Hook("GPUModelRunner._sample", before=hooks.before_sample, after=hooks.sample)),
+            (
+                "propose_draft_token_ids",
+                Hook("GPUModelRunner.propose_draft_token_ids", before=hooks.before_draft, after=hooks.draft),
+            ),
+        ]
+    hooks.stage_layer = "stage" in layers
+    return sum(attach(runner, name, hook) for name, hook in wanted)
+
+
+class V1Hooks:
+    """The hooks of one runner. Host values are read at once, device values through `record_later`."""
+
+    def __init__(self, state: WorkerState, runner: Any) -> None:
+        self._state = state
+        self._runner = runner
+        self._rows: list[Row] = []
+        self.stage_layer = True
+
+    # Schedule ------------------------------------------------------------------------------------------------------
+
+    def update_states(self, scheduler_output: Any) -> None:
+        """A step begins: what the scheduler says of finished and preempted requests."""
+        state = self._state
+        step = state.begin_step()
+        for req in sorted(scheduler_output.finished_req_ids):
+            attempt = state.rounds.of(req).attempt
+            if state.rounds.finished(req):
+                state.recorder.event("schedule", "finished", req=req, step=step, attempt=attempt, finished="finished")
+        for req in sorted(scheduler_output.preempted_req_ids or ()):
+            attempt = state.rounds.of(req).attempt
+            state.recorder.event("schedule", "preempt", req=req, step=step, attempt=attempt, decision="retract")
+            state.rounds.retracted(req)
+
+    # Verify --------------------------------------------------------------------------------------------------------
+
+    def prepare_inputs(self, _token: None, _result: Any, scheduler_output: Any, num_scheduled_tokens: Any) -> None:
+        """The batch in row order, and the layout of every request."""
+        state, runner = self._state, self._runner
+        batch = runner.input_batch
+        step = state.step
+        counts = [int(count) for count in num_scheduled_tokens]
+        requests = list(batch.req_ids[: len(counts)])
+        drafts = scheduler_output.scheduled_spec_decode_tokens
+        state.recorder.event("schedule", "batch", step=step, batch=requests, about_to_block=True)
+        partial = [bool(flag) for flag in runner.discard_request_mask.np[: len(requests)]]
+        self._rows = plan_rows(state.rounds, requests, counts, [len(drafts.get(req, ())) for req in requests], partial)
+        total = sum(counts)
+        prefill = any(row.prefill for row in self._rows)
+        state.recorder.event(
+            "prefill" if all(row.prefill for row in self._rows) else "verify",
+            "launch",
+            step=step,
+            num_tokens=total,
+            batch_size=len(requests),
+            extra={"control.has_prefill": prefill, "shape.logits": sum(row.drafts + 1 for row in self._rows)},
+        )
+        if not self.stage_layer:
+            self._record_plans(step)
+            return
+        tensors = [runner.input_ids.gpu[:total], runner.positions[:total], *self._slot_mappings(total)]
+        rows = self._rows
+        events = sum(1 if row.prefill else 3 for row in rows)
+        record_later(state.recorder, state.device, tensors, events, lambda *values: layout_events(rows, step, *values))
+
+    def _record_plans(self, step: int | None) -> None:
+        for row in self._rows:
+            if not row.prefill:
+                event = row.key("verify", "plan", step)
+                self._state.recorder.event(**event, num_draft_tokens=row.rows, verify_len=row.rows)
+
+    def _slot_mappings(self, total: int) -> list[Any]:
+        try:
+            table = self._runner.input_batch.block_table[0]
+            return [table.slot_mapping.gpu[:total]]
+        except (AttributeError, IndexError, TypeError):
+            return []
+
+    # Accept --------------------------------------------------------------------------------------------------------
+
+    def before_sample(self, logits: Any, *_args: Any) -> dict[str, Any] | None:
+        """The target's tokens, before the sampler changes the logits in place."""
+        self._state.site = "sampling"
+        if logits is None or self._state.device.capturing():
+            return None
+        token: dict[str, Any] = {"rows": logits.shape[0], "tensors": []}
+        if self._deciding_is_argmax():
+            top = logits.topk(2, dim=-1).values
+            token["tensors"] = [logits.argmax(dim=-1), top[:, 0] - top[:, 1]]
+        return token
+
+    def _deciding_is_argmax(self) -> bool:
+        """Whether the sampler takes the greatest logit as it stands: greedy, and nothing shifts the logits."""
+        sampling = self._runner.input_batch.sampling_metadata
+        processors = getattr(sampling, "logitsprocs", None)
+        return (
+            bool(sampling.all_greedy)
+            and bool(sampling.no_penalties)
+            and sampling.allowed_token_ids_mask is None
+            and not sampling.bad_words_token_ids
+            and not list(getattr(processors, "non_argmax_invariant", ()))
+        )
+
+    def sample(self, token: Any, result: Any, *_args: Any, **_kwargs: Any) -> None:
+        """The tokens that the sampler took: accepted drafts, then the target's own."""
+        state = self._state
+        state.site = "draft-forward"
+        sampled = result.sampled_token_ids
+        rows = [(index, row) for index, row in enumerate(self._rows) if not row.partial]
+        if sampled.shape[0] != len(self._rows):
+            return
+        everybody = self._rows
+        greedy = [row.req in self._runner.input_batch.greedy_reqs for row in everybody]
+        targets = list(token["tensors"]) if token else []
+        if targets and token["rows"] != sum(row.drafts + 1 for row in everybody):
+            targets = []
+        count = sum(1 if row.prefill else 1 + bool(targets) for _, row in rows)
+        step = state.step
+        record_later(
+            state.recorder,
+            state.device,
+            [sampled, *targets],
+            count,
+            lambda *values: accept_events(everybody, rows, greedy, step, *values),
+        )
+
+    # Draft ---------------------------------------------------------------------------------------------------------
+
+    def before_draft(self, *_args: Any, **_kwargs: Any) -> None:
+        """Collectives from here on belong to the draft."""
+        self._state.site = "draft-forward"
+
+    def draft(self, _token: None, result: Any, *_args: Any, **_kwargs: Any) -> None:
+        """The drafts of the next round, which the next step verifies."""
+        state = self._state
+        state.site = "after-draft"
+        step = None if state.step is None else state.step + 1
+        site = f"{state.method.replace('_', '-')}-propose"
+        rows = [(index, row) for index, row in enumerate(self._rows) if not row.partial]
+        if isinstance(result, list):
+            for index, row in rows:
+                if index < len(result):
+                    state.recorder.event(**next_draft(row, site, step), draft_tokens=[int(t) for t in result[index]])
+        elif hasattr(result, "shape") and result.shape[0] == len(self._rows):
+            record_later(
+                state.recorder,
+                state.device,
+                [result],
+                len(rows),
+                lambda drafts: [{**next_draft(row, site, step), "draft_tokens": drafts[index]} for index, row in rows],
+            )
+
+    # Commit --------------------------------------------------------------------------------------------------------
+
+    def before_commit(self, *_args: Any, **_kwargs: Any) -> list[int]:
+        """The token counts before; the last token of each has no KV yet."""
+        return [int(count) for count in self._runner.input_batch.num_tokens_no_spec[: len(self._rows)]]
+
+    def commit(self, before: list[int] | None, result: Any, *_args: Any, **_kwargs: Any) -> None:
+        """What the worker writes into its own request states; under async scheduling only placeholders, so nothing."""
+        state = self._state
+        tokens = result[3]
+        if before is None or not tokens:
+            return
+        after = self._runner.input_batch.num_tokens_no_spec
+        for index, row in enumerate(self._rows):
+            if row.partial or index >= len(tokens) or not tokens[index]:
+                continue
+            committed = [int(token) for token in tokens[index]]
+            fields: dict[str, Any] = {"out_tokens": committed, "new_seq_len": int(after[index]) - 1}
+            if not row.prefill:
+                fields.update(seq_len=before[index] - 1, commit_len=len(committed))
+            state.recorder.event(**row.key("commit", "commit", state.step), **fields)
+
+    def failed(self, _token: None, error: BaseException, *_args: Any, **_kwargs: Any) -> None:
+        """An exception of this rank: vLLM drops those of all ranks but one."""
+        self._state.recorder.error(error, step=self._state.step)

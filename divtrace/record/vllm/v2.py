@@ -1,0 +1,233 @@
+"""vLLM's V2 model runner (`vllm/v1/worker/gpu/model_runner.py`), the default where Triton works, so on GPUs.
+
+Its request states live on the device and its methods are few: `finish_requests`, `prepare_inputs`, `prepare_attn`,
+`sample`, `postprocess_sampled` and the speculator's `propose`. The target's tokens are not recorded: the logits never
+leave `sample`, where a grammar may still change them.
+"""
+
+from __future__ import annotations
+
+from divtrace.record.deferred import record_later
+from divtrace.record.hooks import Hook, attach
+from divtrace.record.vllm.rows import Row, next_draft, plan_rows
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from divtrace.record.vllm.worker import WorkerState
+
+
+def attach_runner(state: WorkerState, runner: Any, layers: Sequence[str]) -> int:
+    """Hooks the methods of one runner; returns how many were found."""
+    hooks = V2Hooks(state, runner)
+    wanted = [
+        ("execute_model", Hook("gpu.GPUModelRunner.execute_model", before=hooks.execute, failed=hooks.failed)),
+        ("sample_tokens", Hook("gpu.GPUModelRunner.sample_tokens", failed=hooks.failed)),
+        ("finish_requests", Hook("gpu.GPUModelRunner.finish_requests", before=hooks.finish)),
+        ("prepare_inputs", Hook("gpu.GPUModelRunner.prepare_inputs", after=hooks.prepare_inputs)),
+    ]
+    if "stage" in layers:
+        wanted += [
+            ("prepare_attn", Hook("gpu.GPUModelRunner.prepare_attn", after=hooks.prepare_attn)),
+            ("sample", Hook("gpu.GPUModelRunner.sample", before=hooks.before_sample, after=hooks.sample)),
+            ("postprocess_sampled", Hook("gpu.GPUModelRunner.postprocess_sampled", after=hooks.commit)),
+        ]
+    hooks.stage_layer = "stage" in layers
+    return sum(attach(runner, name, hook) for name, hook in wanted)
+
+
+class V2Hooks:
+    """The hooks of one runner."""
+
+    def __init__(self, state: WorkerState, runner: Any) -> None:
+        self._state = state
+        self._runner = runner
+        self._rows: list[Row] = []
+        self._speculator_seen = False
+        self.stage_layer = True
+
+    def execute(self, scheduler_output: Any, *_args: Any, dummy_run: bool = False, **_kwargs: Any) -> None:
+        """A step begins. Dummy runs of idle ranks and of the warm-up have no requests."""
+        if dummy_run:
+            return
+        state = self._state
+        step = state.begin_step()
+        state.recorder.event(
+            "schedule",
+            "enter",
+            step=step,
+            num_tokens=int(scheduler_output.total_num_scheduled_tokens),
+            about_to_block=True,
+        )
+        if self.stage_layer and not self._speculator_seen and getattr(self._runner, "speculator", None) is not None:
+            self._speculator_seen = True
+            propose = Hook("gpu.Speculator.propose", before=self.before_draft, after=self.draft)
+            attach(self._runner.speculator, "propose", propose)
+
+    def finish(self, scheduler_output: Any) -> None:
+        """What the scheduler says of finished and preempted requests."""
+        state = self._state
+        for req in sorted(scheduler_output.preempted_req_ids or ()):
+            attempt = state.rounds.of(req).attempt
+            state.recorder.event("schedule", "preempt", req=req, step=state.step, attempt=attempt, decision="retract")
+            state.rounds.retracted(req)
+        for req in sorted(scheduler_output.finished_req_ids):
+            attempt = state.rounds.of(req).attempt
+            if state.rounds.finished(req):
+                state.recorder.event(
+                    "schedule", "finished", req=req, step=state.step, attempt=attempt, finished="finished"
+                )
+
+    def prepare_inputs(self, _token: None, batch: Any, *_args: Any, **_kwargs: Any) -> None:
+        """The batch in row order and its sizes."""
+        state = self._state
+        requests = list(batch.req_ids)
+        counts = [int(count) for count in batch.num_scheduled_tokens]
+        drafts = batch.num_draft_tokens_per_req
+        computed, needed = batch.num_computed_prefill_tokens_np, batch.prefill_len_np
+        partial = [int(computed[i]) + counts[i] < int(needed[i]) for i in range(len(requests))]
+        numbers = [0] * len(requests) if drafts is None else [int(number) for number in drafts]
+        self._rows = plan_rows(state.rounds, requests, counts, numbers, partial)
+        state.recorder.event("schedule", "batch", step=state.step, batch=requests, about_to_block=True)
+        state.recorder.event(
+            "prefill" if all(row.prefill for row in self._rows) else "verify",
+            "launch",
+            step=state.step,
+            num_tokens=int(batch.num_tokens),
+            padded_tokens=int(batch.num_tokens_after_padding),
+            batch_size=len(requests),
+        )
+
+    def prepare_attn(self, _token: None, result: Any, batch: Any) -> None:
+        """The layout of every request; the input buffers are filled by now and used again by the next step."""
+        rows, step, total = self._rows, self._state.step, int(batch.num_tokens)
+        if [row.req for row in rows] != list(batch.req_ids):
+            return
+        slots = result[1]
+        tensors = [batch.input_ids[:total], batch.positions[:total], batch.query_start_loc[: len(rows) + 1]]
+        if hasattr(slots, "shape") and len(slots.shape) == 2:
+            tensors.append(slots[0][:total])
+        count = sum(1 if row.prefill else 3 for row in rows)
+        record_later(
+            self._state.recorder, self._state.device, tensors, count, lambda *values: _layouts(rows, step, *values)
+        )
+
+    def before_sample(self, *_args: Any, **_kwargs: Any) -> None:
+        """Logits are gathered in here."""
+        self._state.site = "sampling"
+
+    def sample(self, _token: None, result: Any, *_args: Any, **_kwargs: Any) -> None:
+        """The tokens that the sampler took and their number, 0 for parts of a prefill."""
+        state, step = self._state, self._state.step
+        state.site = "draft-forward"
+        output, num_sampled, _ = result
+        sampled = output.sampled_token_ids
+        rows = [(index, row) for index, row in enumerate(self._rows) if not row.partial]
+        if sampled.shape[0] != len(self._rows):
+            return
+        record_later(
+            state.recorder,
+            state.device,
+            [sampled, num_sampled],
+            len(rows),
+            lambda tokens, numbers: _accepts(rows, step, tokens, numbers),
+        )
+
+    def before_draft(self, *_args: Any, **_kwargs: Any) -> None:
+        """Collectives from here on belong to the draft."""
+        self._state.site = "draft-forward"
+
+    def draft(self, _token: None, result: Any, *_args: Any, **_kwargs: Any) -> None:
+        """The drafts of the next round, which the next step verifies."""
+        state = self._state
+        state.site = "after-draft"
+        if not hasattr(result, "shape") or result.shape[0] < len(self._rows):
+            return
+        step = None if state.step is None else state.step + 1
+        site = f"{state.method.replace('_', '-')}-propose"
+        rows = [(index, row) for index, row in enumerate(self._rows) if not row.partial]
+        record_later(
+            state.recorder,
+            state.device,
+            [result],
+            len(rows),
+            lambda drafts: [{**next_draft(row, site, step), "draft_tokens": drafts[index]} for index, row in rows],
+        )
+
+    def commit(
+        self, _token: None, _result: Any, idx_mapping: Any, sampled_tokens: Any, num_sampled: Any, *_a: Any, **_k: Any
+    ) -> None:
+        """The request states after the step, on the device."""
+        state, step = self._state, self._state.step
+        rows = [(index, row) for index, row in enumerate(self._rows) if not row.partial]
+        if num_sampled.shape[0] != len(self._rows):
+            return
+        computed = self._runner.req_states.num_computed_tokens.gpu[idx_mapping]
+        record_later(
+            state.recorder,
+            state.device,
+            [sampled_tokens, num_sampled, computed],
+            len(rows),
+            lambda *values: _commits(rows, step, *values),
+        )
+
+    def failed(self, _token: None, error: BaseException, *_args: Any, **_kwargs: Any) -> None:
+        """An exception of this rank."""
+        self._state.recorder.error(error, step=self._state.step)
+
+
+def _layouts(
+    rows: list[Row],
+    step: int | None,
+    input_ids: list[int],
+    positions: list[int],
+    starts: list[int],
+    slots: list[int] | None = None,
+) -> list[dict[str, Any]]:
+    events = []
+    for index, row in enumerate(rows):
+        # The device may hand out the drafts of a step unevenly, so its own row starts count.
+        part = slice(starts[index], starts[index + 1])
+        stage = "prefill" if row.prefill else "verify"
+        layout = row.key(stage, "layout", step)
+        layout.update(row=index, seq_len=positions[part][0], positions=positions[part])
+        if slots is not None:
+            layout.update(kv_positions=positions[part], kv_slots=slots[part])
+        events.append(layout)
+        if row.prefill:
+            continue
+        tokens = input_ids[part]
+        width = len(tokens)
+        events.append({**row.key(stage, "plan", step), "num_draft_tokens": row.drafts + 1, "verify_len": width})
+        events.append({**row.key(stage, "input", step), "draft_root": tokens[0], "draft_tokens": tokens[1:]})
+    return events
+
+
+def _accepts(
+    rows: list[tuple[int, Row]], step: int | None, sampled: list[list[int]], numbers: list[int]
+) -> list[dict[str, Any]]:
+    events = []
+    for index, row in rows:
+        tokens = sampled[index][: numbers[index]]
+        bonus = tokens[-1] if tokens else None
+        if row.prefill:
+            events.append({**row.key("prefill", "target", step), "bonus": bonus})
+        else:
+            accept = row.key("accept", "rejection-sampler", step)
+            events.append({**accept, "correct_len": len(tokens) - 1, "bonus": bonus})
+    return events
+
+
+def _commits(
+    rows: list[tuple[int, Row]], step: int | None, sampled: list[list[int]], numbers: list[int], computed: list[int]
+) -> list[dict[str, Any]]:
+    events = []
+    for index, row in rows:
+        tokens = sampled[index][: numbers[index]]
+        event = {**row.key("commit", "commit", step), "out_tokens": tokens, "new_seq_len": computed[index]}
+        if not row.prefill:
+            event.update(commit_len=len(tokens), seq_len=computed[index] - len(tokens))
+        events.append(event)
+    return events
