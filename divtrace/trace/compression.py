@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-_GZIP = b"\x1f\x8b"
+_GZIP = b"\x1f\x8b\x08"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE_TAIL = b"\x2a\x4d\x18"
 """A skippable frame starts with 0x50 to 0x5f and these three (RFC 8878, section 3.1.2)."""

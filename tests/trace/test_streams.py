@@ -31,7 +31,8 @@ def noisy(count: int) -> bytes:
 
 
 def zstd(data: bytes, *, checksum: bool = True) -> bytes:
-    return zstandard.ZstdCompressor(write_checksum=checksum).compress(data)
+    compressed: bytes = zstandard.ZstdCompressor(write_checksum=checksum).compress(data)
+    return compressed
 
 
 def skippable(size: int) -> bytes:
