@@ -1,0 +1,99 @@
+"""HCCL's own error texts: EI0002 (notify wait), EI0006 (socket), EI9999 (device task), EE1002 (stream)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from divtrace.evidence.facts import Communicator, Fact, FactKind, Finding
+from divtrace.evidence.logs.line import Following, Line
+from divtrace.evidence.logs.reader import Where
+from divtrace.evidence.naming import canonical_operation
+
+LITERALS = ("EI0002", "EI0006", "hccl fftsplus task timeout", "EE1002: ")
+
+_STAMP = r"(?:\[PID: (?P<pid>\d{1,9})\] )?(?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d(?:\.\d{1,6}){0,2})? ?"
+_NOTIFY = re.compile(
+    r"EI0002: " + _STAMP + r"The wait execution of the Notify register times out\..{0,400}?"
+    r"from remote rank: ?\[(?P<remote>\w{1,20})\]",
+    re.DOTALL,
+)
+_TAG = re.compile(r"tag\[(?P<op>[A-Za-z]{1,40})_(?P<tag>[^\]]{0,300})\]")
+_GROUP = re.compile(r"group:\[(?P<group>[\w.\-]{1,120})\]")
+_RANK_SIZE = re.compile(r"rankSize\[(?P<size>\d{1,7})\]")
+_RANK_IDS = re.compile(r"rankId\[(?P<ids>\d[\d ,]{0,200})\]")
+_SOCKET = re.compile(r"EI0006: " + _STAMP + r"Getting socket times out\.(?: Reason: (?P<why>[^\n]{1,200}))?")
+_DEVICE = re.compile(
+    r"The error from device\((?:chipId:(?P<chip>\d{1,4}), ?dieId:\d{1,4})\).{0,200}?hccl fftsplus task timeout occurred"
+    r".{0,300}?stream_id:(?P<stream>\d{1,9}).{0,200}?task_id:(?P<task>\d{1,9})"
+    r"(?:.{0,100}?stuck notify num:(?P<stuck>\d{1,9}))?(?:.{0,100}?timeout:(?P<timeout>\d{1,9}))?",
+    re.DOTALL,
+)
+_STREAM = re.compile(r"EE1002: " + _STAMP + r"Stream synchronize timeout")
+
+
+def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
+    """What an HCCL error tells: who waits, for whom if it knows, in which group."""
+    text = line.text
+    if "EI0002" in text:
+        found = more.match(_NOTIFY)
+        if found is None:
+            return None if "EI0002:" in text else ()
+        whole = text + "".join(follower.text for _, follower in zip(range(more.consumed), more, strict=False))
+        tag, group = _TAG.search(whole), _GROUP.search(whole)
+        size, ids = _RANK_SIZE.search(whole), _RANK_IDS.search(whole)
+        remote = found["remote"]
+        # rankId names the waiting rank; where two stand there, the second is the remote one.
+        own = re.findall(r"\d+", ids["ids"])[0] if ids else None
+        return (
+            Fact(
+                kind="waiting" if remote.isdecimal() else "timeout",
+                format="hccl-ei0002",
+                place=where.place(line),
+                rank=line.rank,
+                group_rank=int(own) if own is not None else None,
+                group_ranks=(int(remote),) if remote.isdecimal() else (),
+                comm=Communicator(group["group"] if group else "", "", "hccl") if group else None,
+                time=found["time"] or line.time,
+                text=found[0],
+                details={
+                    "op": canonical_operation(tag["op"]) if tag else None,
+                    "tag": f"{tag['op']}_{tag['tag']}" if tag else None,
+                    "rank_size": int(size["size"]) if size else None,
+                },
+            ),
+        )
+    if "EI0006" in text:
+        found = more.match(_SOCKET)
+        if found is None:
+            return None if "EI0006:" in text else ()
+        return (_fact("timeout", "hccl-ei0006", line, where, found, why=found["why"]),)
+    if "EE1002" in text:
+        found = more.match(_STREAM)
+        return None if found is None else (_fact("timeout", "hccl-ee1002", line, where, found),)
+    found = more.match(_DEVICE)
+    if found is None:
+        return None
+    return (
+        Fact(
+            kind="timeout",
+            format="hccl-device",
+            place=where.place(line),
+            rank=line.rank,
+            time=line.time,
+            text=found[0],
+            details={"chip": int(found["chip"]), "stream": int(found["stream"]), "task": int(found["task"])},
+        ),
+    )
+
+
+def _fact(kind: FactKind, name: str, line: Line, where: Where, found: re.Match[str], **details: object) -> Fact:
+    return Fact(
+        kind=kind,
+        format=name,
+        place=where.place(line),
+        rank=line.rank,
+        time=found["time"] or line.time,
+        text=found[0],
+        details=details,
+    )
