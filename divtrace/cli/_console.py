@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def say(text: str) -> None:
     """One line on standard error, if there is one; what it quotes from a trace or a path is made harmless."""
-    from divtrace.output.escape import terminal
+    from divtrace.output.escape import sentence
 
     if sys.stderr is not None:
-        sys.stderr.write(terminal(text) + "\n")
+        sys.stderr.write(sentence(text) + "\n")
         sys.stderr.flush()
 
 

@@ -8,10 +8,25 @@ import secrets
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 from divtrace.errors import UsageError
 
 STDOUT = "-"
+
+
+def document(answer: Any) -> str:
+    """An answer as a JSON document that a terminal can show: two spaces of indentation, one line break at the end."""
+    import msgspec
+
+    from divtrace.output.escape import json_text
+
+    return json_text(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()) + "\n"
+
+
+def is_stdout(name: str | None) -> bool:
+    """Whether an answer with this file name goes to standard output."""
+    return name is None or name == STDOUT
 
 
 def write_answer(name: str | None, content: str | bytes) -> None:

@@ -21,7 +21,6 @@ from divtrace.exitcodes import ExitCode
 
 if TYPE_CHECKING:
     from divtrace.api import Options
-
     from divtrace.topology import RankGroups
 
 
@@ -80,10 +79,6 @@ class Reading(Layout):
         int | None,
         option("--jobs", "-j", help="Worker processes; the number of cores if not given.", metavar="N", min=1),
     ] = None
-    max_findings: Annotated[
-        int,
-        option("--max-findings", help="Findings to list, origins first (default 1000; 0: all).", metavar="N", min=0),
-    ] = 1000
 
     def options(self) -> Options:
         """The same for the core."""
@@ -97,10 +92,24 @@ class Reading(Layout):
             pp=self.pp,
             dp_attention=self.dp_attention,
             attn_tp_groups=self.attn_tp_groups(),
-            max_findings=self.max_findings,
             jobs=self.jobs,
             strict=self.strict,
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis(Reading):
+    """How to read and compare, and how much of what was found to list."""
+
+    max_findings: Annotated[
+        int,
+        option("--max-findings", help="Findings to list, origins first (default 1000; 0: all).", metavar="N", min=0),
+    ] = 1000
+
+    def options(self) -> Options:
+        """The same for the core."""
+        # Not super(): a dataclass with slots is another class than the one that its body was written in.
+        return dataclasses.replace(Reading.options(self), max_findings=self.max_findings)
 
 
 TEXT_OR_JSON = ("text", "json")
@@ -165,6 +174,12 @@ class Reporting(Output):
     ] = None
 
 
+Request = Annotated[str, option("--req", help="The request's id, whole and as recorded.", metavar="ID")]
+ReplicaNumber = Annotated[
+    int | None, option("--replica", help="Only this replica, as analyze numbers them.", metavar="N", min=0)
+]
+
+
 def _remember_verbosity(context: typer.Context, value: int) -> int:
     if context.obj is not None:
         context.obj.verbosity = value
@@ -196,7 +211,7 @@ class Terminal:
 def spelled_out(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     """Offer the fields of every dataclass that `function` takes as options of its own."""
     hints = get_type_hints(function, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if name not in groups:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from divtrace.cli._console import console_for
-from divtrace.cli._options import Paths, Reading, Reporting, Terminal, spelled_out
+from divtrace.cli._options import Analysis, Paths, Reporting, Terminal, spelled_out
 from divtrace.cli._reporting import deliver, exit_status, targets
 from divtrace.exitcodes import ExitCode
 
 
 @spelled_out
-def command(paths: Paths, reading: Reading, reporting: Reporting, terminal: Terminal) -> ExitCode:
+def command(paths: Paths, analysis: Analysis, reporting: Reporting, terminal: Terminal) -> ExitCode:
     """Name the first place where ranks that had to agree did not, and show where it led.
 
     Reads the traces of all ranks, compares what must be equal, and reports the first control, logical-layout or shape
@@ -21,6 +21,6 @@ def command(paths: Paths, reading: Reading, reporting: Reporting, terminal: Term
 
     console = console_for(terminal)
     with console.progress_bar() as progress:
-        report = analyze(paths, reading.options(), progress=progress)
+        report = analyze(paths, analysis.options(), progress=progress)
     deliver(report, wanted, terminal)
     return exit_status(report)

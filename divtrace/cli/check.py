@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 from divtrace.cli._console import Console, console_for
 from divtrace.cli._files import append_file
-from divtrace.cli._options import Paths, Reading, Reporting, Terminal, option, spelled_out
+from divtrace.cli._options import Analysis, Paths, Reporting, Terminal, option, spelled_out
 from divtrace.cli._reporting import Target, deliver, exit_status, render, targets
 from divtrace.errors import UsageError
 from divtrace.exitcodes import ExitCode
@@ -28,7 +28,7 @@ FailOn = Annotated[
 
 @spelled_out
 def command(
-    paths: Paths, reading: Reading, reporting: Reporting, terminal: Terminal, fail_on: FailOn = None
+    paths: Paths, analysis: Analysis, reporting: Reporting, terminal: Terminal, fail_on: FailOn = None
 ) -> ExitCode:
     """Analyze in CI: exit by class and verdict, and add to the job's summary.
 
@@ -41,7 +41,7 @@ def command(
 
     console = console_for(terminal)
     with console.progress_bar() as progress:
-        report = analyze(paths, reading.options(), progress=progress)
+        report = analyze(paths, analysis.options(), progress=progress)
     _add_to_summary(report, terminal, console)
     deliver(report, wanted, terminal)
     return exit_status(report) if _fails(report, listed) else ExitCode.CLEAN

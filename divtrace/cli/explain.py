@@ -49,7 +49,7 @@ def command(output: Output, _terminal: Terminal, rule: RuleName = None) -> ExitC
 
 
 def _list(rules: list[Rule]) -> str:
-    lines = []
+    lines: list[str] = []
     for rule_class in dict.fromkeys(rule.rule_class for rule in rules):
         members = [rule for rule in rules if rule.rule_class == rule_class]
         width = max(len(rule.name) for rule in members)

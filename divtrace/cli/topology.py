@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from divtrace.cli._files import write_answer
+from divtrace.cli._files import document, write_answer
 from divtrace.cli._options import Answer, Layout, Terminal, spelled_out
 from divtrace.cli._text import paragraph, table
 from divtrace.errors import UsageError
@@ -44,7 +43,7 @@ def command(layout: Layout, answer: Answer, _terminal: Terminal) -> ExitCode:
 
 
 def _as_json(groups: Topology, sizes: Sizes | None, ranks: int) -> str:
-    document = {
+    answer = {
         "schema": "divtrace.topology/1",
         "ranks": ranks,
         "sizes": _sizes(sizes),
@@ -56,7 +55,7 @@ def _as_json(groups: Topology, sizes: Sizes | None, ranks: int) -> str:
         "communicators": {name: groups.named[name] for name in COMMUNICATORS if name in groups.named},
         "notes": groups.notes,
     }
-    return json.dumps(document, indent=2) + "\n"
+    return document(answer)
 
 
 def _sizes(sizes: Sizes | None) -> dict[str, int | bool] | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from divtrace.cli._console import console_for
-from divtrace.cli._files import write_answer
+from divtrace.cli._files import document, write_answer
 from divtrace.cli._options import Answer, Paths, Terminal, spelled_out
 from divtrace.exitcodes import ExitCode
 
@@ -43,14 +42,14 @@ def _counts(traces: Traces) -> dict[str, int]:
 
 
 def _as_json(traces: Traces) -> str:
-    document = {
+    answer = {
         "schema": "divtrace.validation/1",
         **_counts(traces),
         "unknown_fields": traces.unknown_fields,
         "damage": [{"file": one.file, "line": one.line, "what": one.what} for one in traces.damage],
         "notes": traces.notes,
     }
-    return json.dumps(document, indent=2) + "\n"
+    return document(answer)
 
 
 def _as_text(traces: Traces) -> str:

@@ -9,38 +9,38 @@ from pathlib import Path
 
 import pytest
 from cli import traces
-from cli.command import divtrace, environment
+from cli.command import Call, environment
 
 ESCAPE = "\x1b"
 
 
-def test_agreeing_ranks_exit_0_and_only_standard_output_speaks(tmp_path: Path) -> None:
-    run = divtrace("analyze", traces.clean(tmp_path))
+def test_agreeing_ranks_exit_0_and_only_standard_output_speaks(call: Call, tmp_path: Path) -> None:
+    run = call("analyze", traces.clean(tmp_path))
 
     assert (run.returncode, run.stderr) == (0, "")
     assert "clean" in run.stdout
     assert ESCAPE not in run.stdout
 
 
-def test_a_divergence_exits_1_and_is_named(tmp_path: Path) -> None:
-    run = divtrace("analyze", traces.diverged(tmp_path))
+def test_a_divergence_exits_1_and_is_named(call: Call, tmp_path: Path) -> None:
+    run = call("analyze", traces.diverged(tmp_path))
 
     assert (run.returncode, run.stderr) == (1, "")
     assert "target-tokens" in run.stdout
     assert max(len(line) for line in run.stdout.splitlines()) <= 80
 
 
-def test_a_missing_rank_exits_3(tmp_path: Path) -> None:
-    run = divtrace("analyze", traces.one_rank_missing(tmp_path), "--format", "json")
+def test_a_missing_rank_exits_3(call: Call, tmp_path: Path) -> None:
+    run = call("analyze", traces.one_rank_missing(tmp_path), "--format", "json")
 
     assert (run.returncode, run.stderr) == (3, "")
     assert json.loads(run.stdout)["verdict"] == "insufficient"
 
 
-def test_a_folder_without_a_trace_exits_2(tmp_path: Path) -> None:
+def test_a_folder_without_a_trace_exits_2(call: Call, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing here", encoding="utf-8")
 
-    run = divtrace("analyze", tmp_path)
+    run = call("analyze", tmp_path)
 
     assert (run.returncode, run.stdout) == (2, "")
     error, hint = run.stderr.splitlines()
@@ -48,20 +48,20 @@ def test_a_folder_without_a_trace_exits_2(tmp_path: Path) -> None:
     assert hint.startswith("hint: ")
 
 
-def test_a_missing_path_exits_2_and_is_named(tmp_path: Path) -> None:
-    run = divtrace("analyze", "nowhere", cwd=tmp_path)
+def test_a_missing_path_exits_2_and_is_named(call: Call, tmp_path: Path) -> None:
+    run = call("analyze", "nowhere", cwd=tmp_path)
 
     assert (run.returncode, run.stdout) == (2, "")
     assert "nowhere" in run.stderr.splitlines()[0]
 
 
-def test_several_runs_are_listed_and_one_can_be_picked(tmp_path: Path) -> None:
+def test_several_runs_are_listed_and_one_can_be_picked(call: Call, tmp_path: Path) -> None:
     traces.clean(tmp_path / "monday", run="monday")
     traces.diverged(tmp_path / "tuesday", run="tuesday")
 
-    mixed = divtrace("analyze", tmp_path)
-    monday = divtrace("analyze", tmp_path, "--run", "monday")
-    tuesday = divtrace("analyze", tmp_path, DIVTRACE_RUN="tuesday")
+    mixed = call("analyze", tmp_path)
+    monday = call("analyze", tmp_path, "--run", "monday")
+    tuesday = call("analyze", tmp_path, DIVTRACE_RUN="tuesday")
 
     assert (mixed.returncode, mixed.stdout) == (2, "")
     assert "monday" in mixed.stderr
@@ -69,14 +69,14 @@ def test_several_runs_are_listed_and_one_can_be_picked(tmp_path: Path) -> None:
     assert (monday.returncode, tuesday.returncode) == (0, 1)
 
 
-def test_strict_refuses_a_bad_line_by_file_and_line(tmp_path: Path) -> None:
+def test_strict_refuses_a_bad_line_by_file_and_line(call: Call, tmp_path: Path) -> None:
     folder = traces.clean(tmp_path)
     with (folder / "rank1.jsonl").open("a", encoding="utf-8") as file:
         file.write("not JSON\n")
 
-    lenient = divtrace("analyze", folder)
-    strict = divtrace("analyze", folder, "--strict")
-    from_environment = divtrace("analyze", folder, DIVTRACE_STRICT="1")
+    lenient = call("analyze", folder)
+    strict = call("analyze", folder, "--strict")
+    from_environment = call("analyze", folder, DIVTRACE_STRICT="1")
 
     assert lenient.returncode == 0
     assert (strict.returncode, strict.stdout) == (2, "")
@@ -84,60 +84,59 @@ def test_strict_refuses_a_bad_line_by_file_and_line(tmp_path: Path) -> None:
     assert from_environment.stderr == strict.stderr
 
 
-def test_strict_refuses_an_unknown_field(tmp_path: Path) -> None:
+def test_strict_refuses_an_unknown_field(call: Call, tmp_path: Path) -> None:
     folder = traces.clean(tmp_path)
     file = folder / "rank0.jsonl"
     file.write_text(file.read_text(encoding="utf-8").replace('"bonus"', '"bonuss"', 1), encoding="utf-8")
 
-    assert divtrace("analyze", folder).returncode == 0
-    strict = divtrace("analyze", folder, "--strict")
+    assert call("analyze", folder).returncode == 0
+    strict = call("analyze", folder, "--strict")
     assert strict.returncode == 2
     assert "bonuss" in strict.stderr
 
 
-def test_sizes_on_the_command_line_win(tmp_path: Path) -> None:
+def test_sizes_on_the_command_line_win(call: Call, tmp_path: Path) -> None:
     """As two replicas of one rank each, the ranks serve different requests and are not compared."""
     folder = traces.diverged(tmp_path)
 
-    assert divtrace("analyze", folder).returncode == 1
-    assert divtrace("analyze", folder, "--tp", "2", "--dp", "2", "--dp-attention").returncode == 3
-    assert divtrace("analyze", folder, "--attn-tp-group", "0", "--attn-tp-group", "1").returncode == 3
-    assert divtrace("analyze", folder, "--tp", "3", "--dp", "2", "--dp-attention").returncode == 2
+    assert call("analyze", folder).returncode == 1
+    assert call("analyze", folder, "--tp", "2", "--dp", "2", "--dp-attention").returncode == 3
+    assert call("analyze", folder, "--tp", "3", "--dp", "2", "--dp-attention").returncode == 2
 
 
-def test_reports_in_several_formats_from_one_run(tmp_path: Path) -> None:
+def test_reports_in_several_formats_from_one_run(call: Call, tmp_path: Path) -> None:
     folder = traces.diverged(tmp_path / "traces")
 
-    run = divtrace("analyze", folder, "--report", "json=a.json", "--report", "markdown=b.md", cwd=tmp_path)
+    run = call("analyze", folder, "--report", "json=a.json", "--report", "markdown=b.md", cwd=tmp_path)
 
     assert run.returncode == 1
-    assert run.stdout == divtrace("analyze", folder).stdout
+    assert run.stdout == call("analyze", folder).stdout
     assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["first"]["rule"] == "target-tokens"
     assert "target-tokens" in (tmp_path / "b.md").read_text(encoding="utf-8")
 
 
-def test_a_report_to_standard_output_replaces_the_text(tmp_path: Path) -> None:
+def test_a_report_to_standard_output_replaces_the_text(call: Call, tmp_path: Path) -> None:
     folder = traces.diverged(tmp_path / "traces")
 
-    run = divtrace("analyze", folder, "--report", "json=-")
+    run = call("analyze", folder, "--report", "json=-")
 
-    assert run.stdout == divtrace("analyze", folder, "--format", "json").stdout
+    assert run.stdout == call("analyze", folder, "--format", "json").stdout
     assert json.loads(run.stdout)["schema"] == "divtrace.report/1"
 
 
-def test_output_and_a_report_to_standard_output_go_together(tmp_path: Path) -> None:
+def test_output_and_a_report_to_standard_output_go_together(call: Call, tmp_path: Path) -> None:
     folder = traces.diverged(tmp_path / "traces")
 
-    run = divtrace("analyze", folder, "-o", "report.txt", "--report", "json=-", cwd=tmp_path)
+    run = call("analyze", folder, "-o", "report.txt", "--report", "json=-", cwd=tmp_path)
 
     assert json.loads(run.stdout)["verdict"] == "divergence"
-    assert (tmp_path / "report.txt").read_text(encoding="utf-8") == divtrace("analyze", folder).stdout
+    assert (tmp_path / "report.txt").read_text(encoding="utf-8") == call("analyze", folder).stdout
 
 
-def test_the_environment_gives_format_output_and_reports(tmp_path: Path) -> None:
+def test_the_environment_gives_format_output_and_reports(call: Call, tmp_path: Path) -> None:
     folder = traces.diverged(tmp_path / "traces")
 
-    run = divtrace(
+    run = call(
         "analyze",
         folder,
         cwd=tmp_path,
@@ -162,19 +161,19 @@ def test_the_environment_gives_format_output_and_reports(tmp_path: Path) -> None
     ],
 )
 def test_impossible_reports_are_refused_before_anything_is_read(
-    tmp_path: Path, arguments: tuple[str, ...], named: str
+    call: Call, tmp_path: Path, arguments: tuple[str, ...], named: str
 ) -> None:
-    run = divtrace("analyze", "nowhere", *arguments, cwd=tmp_path)
+    run = call("analyze", "nowhere", *arguments, cwd=tmp_path)
 
     assert (run.returncode, run.stdout) == (2, "")
     assert named in run.stderr.splitlines()[0]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_analysis_leaves_the_report_of_the_last_one(tmp_path: Path) -> None:
+def test_a_failed_analysis_leaves_the_report_of_the_last_one(call: Call, tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text("the last one", encoding="utf-8")
 
-    assert divtrace("analyze", "nowhere", "-f", "json", "-o", "report.json", cwd=tmp_path).returncode == 2
+    assert call("analyze", "nowhere", "-f", "json", "-o", "report.json", cwd=tmp_path).returncode == 2
 
     assert (tmp_path / "report.json").read_text(encoding="utf-8") == "the last one"
 
@@ -191,8 +190,10 @@ def test_a_failed_analysis_leaves_the_report_of_the_last_one(tmp_path: Path) -> 
         ((), {"DIVTRACE_COLOR": "always"}, True),
     ],
 )
-def test_colour(tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], colored: bool) -> None:
-    run = divtrace("analyze", traces.diverged(tmp_path), *arguments, **variables)
+def test_colour(
+    call: Call, tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], colored: bool
+) -> None:
+    run = call("analyze", traces.diverged(tmp_path), *arguments, **variables)
 
     assert (ESCAPE in run.stdout) is colored
 
@@ -201,8 +202,8 @@ HOSTILE = "\x1b]0;owned\x07[red]x[/red]\n::error::pwned\u202e</script>"
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "github", "junit", "json"])
-def test_a_hostile_request_id_is_never_printed_raw(tmp_path: Path, form: str) -> None:
-    run = divtrace("analyze", traces.diverged(tmp_path, req=HOSTILE), "--format", form)
+def test_a_hostile_request_id_is_never_printed_raw(call: Call, tmp_path: Path, form: str) -> None:
+    run = call("analyze", traces.diverged(tmp_path, req=HOSTILE), "--format", form)
 
     assert (run.returncode, run.stderr) == (1, "")
     assert not {"\x1b", "\x07", "\u202e"} & set(run.stdout) or form == "json"
@@ -211,12 +212,12 @@ def test_a_hostile_request_id_is_never_printed_raw(tmp_path: Path, form: str) ->
         assert json.loads(run.stdout)["first"]["req"] == HOSTILE
 
 
-def test_the_order_of_the_paths_does_not_matter(tmp_path: Path) -> None:
+def test_the_order_of_the_paths_does_not_matter(call: Call, tmp_path: Path) -> None:
     folder = traces.diverged(tmp_path)
     files = [folder / "rank0.jsonl", folder / "rank1.jsonl"]
 
-    forwards = divtrace("analyze", *files, "--format", "json")
-    backwards = divtrace("analyze", *reversed(files), "--format", "json")
+    forwards = call("analyze", *files, "--format", "json")
+    backwards = call("analyze", *reversed(files), "--format", "json")
 
     assert forwards.stdout == backwards.stdout
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from cli.command import divtrace
+from cli.command import Call, divtrace
 
 from divtrace.cli import main
 from divtrace.rules import RULES
 
 
-def test_the_list_names_every_rule_under_its_class() -> None:
-    run = divtrace("explain")
+def test_the_list_names_every_rule_under_its_class(call: Call) -> None:
+    run = call("explain")
 
     assert (run.returncode, run.stderr) == (0, "")
     named: dict[str, str] = {}
@@ -39,14 +39,13 @@ def test_a_page_holds_the_whole_rule_in_80_columns(
         assert " ".join(text.split()) in words
 
 
-def test_an_unknown_rule_is_answered_with_its_neighbour() -> None:
-    run = divtrace("explain", "target-token")
+def test_an_unknown_rule_is_answered_with_its_neighbour(call: Call) -> None:
+    run = call("explain", "target-token")
 
     assert (run.returncode, run.stdout) == (2, "")
-    assert (
-        run.stderr
-        == "divtrace: error: there is no rule 'target-token'\nhint: did you mean target-tokens or draft-tokens?\n"
-    )
+    error, hint = run.stderr.splitlines()
+    assert error == "divtrace: error: there is no rule 'target-token'"
+    assert hint.startswith("hint: did you mean target-tokens")
 
 
 def test_rule_names_are_completed() -> None:

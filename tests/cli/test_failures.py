@@ -10,23 +10,27 @@ from pathlib import Path
 
 import pytest
 from cli import traces
-from cli.command import divtrace, environment, python
+from cli.command import Call, Result, environment, python
 
-CRASH = """
-import sys
 import divtrace.api
-from divtrace.cli import main
-
-def broken(*arguments, **more):
-    raise {error}
-
-divtrace.api.analyze = broken
-sys.exit(main(sys.argv[1:]))
-"""
 
 
-def test_a_fault_of_ours_exits_101_with_one_line_and_a_hint() -> None:
-    run = python(CRASH.format(error=r"KeyError('lost\x1b[31m')"), "analyze", "x")
+@pytest.fixture
+def broken(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """`broken("RuntimeError('x')")`: a command in whose core this exception is raised."""
+
+    def run(error: str, *arguments: str, **variables: str) -> Result:
+        def fail(*_arguments: object, **_more: object) -> None:
+            raise eval(error)
+
+        monkeypatch.setattr(divtrace.api, "analyze", fail)
+        return call("analyze", "x", *arguments, **variables)
+
+    return run
+
+
+def test_a_fault_of_ours_exits_101_with_one_line_and_a_hint(broken: Call) -> None:
+    run = broken(r"KeyError('lost\x1b[31m')")
 
     assert (run.returncode, run.stdout) == (101, "")
     error, hint = run.stderr.splitlines()
@@ -35,30 +39,43 @@ def test_a_fault_of_ours_exits_101_with_one_line_and_a_hint() -> None:
     assert "-vv" in hint
 
 
-@pytest.mark.parametrize("arguments", [("-vv",), ("-v", "-v")])
-def test_the_traceback_comes_with_vv(arguments: tuple[str, ...]) -> None:
-    run = python(CRASH.format(error="RuntimeError('deep inside')"), "analyze", "x", *arguments)
+def test_a_real_process_exits_101_too(tmp_path: Path) -> None:
+    code = """
+import sys
+import divtrace.api
+from divtrace.cli import main
+divtrace.api.analyze = None
+sys.exit(main(sys.argv[1:]))
+"""
+    run = python(code, "analyze", tmp_path)
+
+    assert (run.returncode, run.stdout) == (101, "")
+    assert len(run.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("arguments", [("-vv",), ("-v", "-v"), ("--verbose", "--verbose")])
+def test_the_traceback_comes_with_vv(broken: Call, arguments: tuple[str, ...]) -> None:
+    run = broken("RuntimeError('deep inside')", *arguments)
 
     assert run.returncode == 101
     assert run.stderr.startswith("Traceback (most recent call last):\n")
-    assert "in broken" in run.stderr
+    assert "in fail" in run.stderr
 
 
-def test_the_traceback_comes_with_the_variable_too() -> None:
-    run = python(CRASH.format(error="RuntimeError"), "analyze", "x", DIVTRACE_VERBOSE="2")
-
-    assert "Traceback" in run.stderr
+def test_the_traceback_comes_with_the_variable_too(broken: Call) -> None:
+    assert "Traceback" in broken("RuntimeError()", DIVTRACE_VERBOSE="2").stderr
+    assert "Traceback" not in broken("RuntimeError()", DIVTRACE_VERBOSE="1").stderr
 
 
 @pytest.mark.parametrize(
-    "error", ["MemoryError", "RecursionError", "AssertionError", "OSError(5, 'Input/output error')"]
+    "error", ["MemoryError()", "RecursionError()", "AssertionError()", "OSError(5, 'Input/output error')"]
 )
-def test_no_exception_of_any_kind_looks_like_a_divergence(error: str) -> None:
-    assert python(CRASH.format(error=error), "analyze", "x").returncode == 101
+def test_no_exception_of_any_kind_looks_like_a_divergence(broken: Call, error: str) -> None:
+    assert broken(error).returncode == 101
 
 
-def test_an_interrupt_exits_130() -> None:
-    run = python(CRASH.format(error="KeyboardInterrupt"), "analyze", "x")
+def test_an_interrupt_exits_130(broken: Call) -> None:
+    run = broken("KeyboardInterrupt()")
 
     assert (run.returncode, run.stdout, run.stderr) == (130, "", "divtrace: error: interrupted\n")
 
@@ -165,13 +182,13 @@ def watched(*arguments: str | Path) -> tuple[str, str]:
     return run.stdout, seen.decode()
 
 
-def test_progress_is_shown_on_a_terminal_and_leaves_the_report_alone(tmp_path: Path) -> None:
+def test_progress_is_shown_on_a_terminal_and_leaves_the_report_alone(call: Call, tmp_path: Path) -> None:
     folder = traces.clean(tmp_path)
 
     report, seen = watched("analyze", folder)
 
     assert "reading" in seen
-    assert report == divtrace("analyze", folder).stdout
+    assert report == call("analyze", folder).stdout
 
 
 @pytest.mark.parametrize("option", ["--no-progress", "--quiet", "-q"])

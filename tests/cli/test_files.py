@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from cli.command import divtrace
+from cli.command import Call
 
 from divtrace.cli._files import append_file, check_writable, write_file
 from divtrace.errors import UsageError
@@ -101,15 +101,15 @@ def test_append_adds_to_what_is_there(tmp_path: Path) -> None:
     assert file.read_bytes() == b"one\ntwo\n"
 
 
-def test_output_goes_to_the_file_and_nothing_to_standard_output(tmp_path: Path) -> None:
-    run = divtrace("topology", "--tp", "2", "-o", "groups.txt", cwd=tmp_path)
+def test_output_goes_to_the_file_and_nothing_to_standard_output(call: Call, tmp_path: Path) -> None:
+    run = call("topology", "--tp", "2", "-o", "groups.txt", cwd=tmp_path)
 
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
     assert (tmp_path / "groups.txt").read_text(encoding="utf-8").startswith("2 ranks, 1 replica")
 
 
-def test_a_dash_is_standard_output(tmp_path: Path) -> None:
-    run = divtrace("topology", "--tp", "2", "-o", "-", cwd=tmp_path)
+def test_a_dash_is_standard_output(call: Call, tmp_path: Path) -> None:
+    run = call("topology", "--tp", "2", "-o", "-", cwd=tmp_path)
 
     assert run.stdout.startswith("2 ranks, 1 replica")
     assert list(tmp_path.iterdir()) == []

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli.command import divtrace, environment
+from cli.command import Call, divtrace, environment
 
 from divtrace.cli import main
 from divtrace.cli.app import COMMANDS, build
 from divtrace.exitcodes import ExitCode
 from divtrace.version import __version__
 
-HEAVY = {"polars", "pyarrow", "rich", "msgspec", "zstandard"}
+HEAVY = {"polars", "pyarrow", "rich", "zstandard"}
 
 
 def imported(*arguments: str) -> set[str]:
@@ -32,8 +32,8 @@ def imported(*arguments: str) -> set[str]:
 
 
 @pytest.mark.parametrize("option", ["--help", "-h"])
-def test_help_lists_every_command_and_every_exit_status(option: str) -> None:
-    run = divtrace(option)
+def test_help_lists_every_command_and_every_exit_status(call: Call, option: str) -> None:
+    run = call(option)
 
     assert (run.returncode, run.stderr) == (0, "")
     assert [name for name in COMMANDS if not re.search(rf"^  {name} ", run.stdout, re.MULTILINE)] == []
@@ -70,8 +70,8 @@ def test_every_option_can_come_from_the_environment(command: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
-def test_version(option: str) -> None:
-    run = divtrace(option)
+def test_version(call: Call, option: str) -> None:
+    run = call(option)
 
     assert (run.returncode, run.stdout, run.stderr) == (0, f"divtrace {__version__}\n", "")
 
@@ -97,6 +97,10 @@ def test_nothing_heavy_is_imported_where_no_trace_is_read(arguments: tuple[str, 
 
     assert "typer" in modules
     assert modules & HEAVY == set()
+
+
+def test_the_help_does_not_even_load_what_decodes_traces() -> None:
+    assert imported("--help") & {"msgspec", "pydantic"} == set()
 
 
 def test_the_version_is_told_before_typer_is_loaded() -> None:
@@ -127,8 +131,8 @@ def test_the_completion_script_calls_the_command_back(shell: str) -> None:
     assert f"_DIVTRACE_COMPLETE=complete_{shell}" in run.stdout
 
 
-def test_a_misspelt_command_is_answered_with_its_neighbour() -> None:
-    run = divtrace("analyse", "x")
+def test_a_misspelt_command_is_answered_with_its_neighbour(call: Call) -> None:
+    run = call("analyse", "x")
 
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr.splitlines() == [
@@ -147,8 +151,8 @@ def test_a_misspelt_command_is_answered_with_its_neighbour() -> None:
         (("analyze", "--color", "pink", "x"), "--color"),
     ],
 )
-def test_wrong_usage_is_one_line_and_a_hint(arguments: tuple[str, ...], named: str) -> None:
-    run = divtrace(*arguments)
+def test_wrong_usage_is_one_line_and_a_hint(call: Call, arguments: tuple[str, ...], named: str) -> None:
+    run = call(*arguments)
 
     assert (run.returncode, run.stdout) == (2, "")
     error, hint = run.stderr.splitlines()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli.command import divtrace
+from cli.command import Call
 
 from divtrace.cli import main
 from divtrace.schema_files import SCHEMA_NAMES
@@ -29,8 +29,8 @@ def test_without_a_name_the_schemas_are_listed(capsys: pytest.CaptureFixture[str
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == list(SCHEMA_NAMES)
 
 
-def test_an_unknown_schema_is_answered_with_its_neighbour() -> None:
-    run = divtrace("schema", "reports")
+def test_an_unknown_schema_is_answered_with_its_neighbour(call: Call) -> None:
+    run = call("schema", "reports")
 
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr == "divtrace: error: there is no schema 'reports'\nhint: did you mean report?\n"

@@ -6,18 +6,18 @@ import json
 from typing import Any
 
 import pytest
-from cli.command import divtrace
+from cli.command import Call
 
 
-def groups(*arguments: str, **variables: str) -> dict[str, Any]:
-    run = divtrace("topology", *arguments, "--format", "json", **variables)
+def groups(call: Call, *arguments: str, **variables: str) -> dict[str, Any]:
+    run = call("topology", *arguments, "--format", "json", **variables)
     assert (run.returncode, run.stderr) == (0, "")
     document: dict[str, Any] = json.loads(run.stdout)
     return document
 
 
-def test_dp_attention_makes_replicas_of_two_ranks() -> None:
-    document = groups("--tp", "16", "--dp", "8", "--dp-attention")
+def test_dp_attention_makes_replicas_of_two_ranks(call: Call) -> None:
+    document = groups(call, "--tp", "16", "--dp", "8", "--dp-attention")
 
     pairs = [[first, first + 1] for first in range(0, 16, 2)]
     assert [replica["ranks"] for replica in document["replicas"]] == pairs
@@ -26,8 +26,8 @@ def test_dp_attention_makes_replicas_of_two_ranks() -> None:
     assert document["communicators"]["tp"] == [list(range(16))]
 
 
-def test_the_text_names_the_same_groups_in_ranges() -> None:
-    run = divtrace("topology", "--tp", "8", "--cp", "2", "--pp", "2")
+def test_the_text_names_the_same_groups_in_ranges(call: Call) -> None:
+    run = call("topology", "--tp", "8", "--cp", "2", "--pp", "2")
 
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.splitlines()[:4] == [
@@ -40,26 +40,26 @@ def test_the_text_names_the_same_groups_in_ranges() -> None:
     assert max(len(line) for line in run.stdout.splitlines()) <= 80
 
 
-def test_explicit_groups_need_no_sizes_and_win_over_them() -> None:
-    alone = groups("--attn-tp-group", "0,2", "--attn-tp-group", "1,3")
-    over = groups("--tp", "4", "--attn-tp-group", "0,2", "--attn-tp-group", "1,3")
+def test_explicit_groups_need_no_sizes_and_win_over_them(call: Call) -> None:
+    alone = groups(call, "--attn-tp-group", "0,2", "--attn-tp-group", "1,3")
+    over = groups(call, "--tp", "4", "--attn-tp-group", "0,2", "--attn-tp-group", "1,3")
 
     assert [replica["ranks"] for replica in alone["replicas"]] == [[0, 2], [1, 3]]
     assert over["communicators"]["attn_tp"] == [[0, 2], [1, 3]]
 
 
-def test_the_environment_gives_sizes_and_repeated_options() -> None:
-    sizes = groups(DIVTRACE_TP="4", DIVTRACE_DP="2", DIVTRACE_DP_ATTENTION="1")
-    explicit = groups(DIVTRACE_ATTN_TP_GROUP="0,2 1,3")
-    switched_off = groups("--no-dp-attention", DIVTRACE_TP="4", DIVTRACE_DP="2", DIVTRACE_DP_ATTENTION="1")
+def test_the_environment_gives_sizes_and_repeated_options(call: Call) -> None:
+    sizes = groups(call, DIVTRACE_TP="4", DIVTRACE_DP="2", DIVTRACE_DP_ATTENTION="1")
+    explicit = groups(call, DIVTRACE_ATTN_TP_GROUP="0,2 1,3")
+    switched_off = groups(call, "--no-dp-attention", DIVTRACE_TP="4", DIVTRACE_DP="2", DIVTRACE_DP_ATTENTION="1")
 
     assert [replica["ranks"] for replica in sizes["replicas"]] == [[0, 1], [2, 3]]
     assert [replica["ranks"] for replica in explicit["replicas"]] == [[0, 2], [1, 3]]
     assert [replica["ranks"] for replica in switched_off["replicas"]] == [[0, 1, 2, 3]]
 
 
-def test_worlds_without_dp_attention_are_told_apart() -> None:
-    run = divtrace("topology", "--tp", "4", "--dp", "2")
+def test_worlds_without_dp_attention_are_told_apart(call: Call) -> None:
+    run = call("topology", "--tp", "4", "--dp", "2")
 
     assert "note: dp 2 without DP attention makes 2 worlds of these ranks" in run.stdout
 
@@ -74,8 +74,8 @@ def test_worlds_without_dp_attention_are_told_apart() -> None:
         (("--tp", "2", "--format", "xml"), "does not write 'xml'"),
     ],
 )
-def test_impossible_sizes_are_named(arguments: tuple[str, ...], named: str) -> None:
-    run = divtrace("topology", *arguments)
+def test_impossible_sizes_are_named(call: Call, arguments: tuple[str, ...], named: str) -> None:
+    run = call("topology", *arguments)
 
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr.startswith("divtrace: error: ")
