@@ -21,7 +21,7 @@ _SHORT = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 # Lines are broken at blanks only, so a word that starts with `::` may come to stand at the start of one.
 _COMMAND = re.compile(r"(?:(?<=^)|(?<= )):(?=:)|#(?=#(?:vso)?\[)")
 _BARE_NAME = re.compile(r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+:@%=#-]*")
-_STRUCTURE = re.compile(r"[\\`*_{}\[\]<>|~!$&+=:]")
+_STRUCTURE = re.compile(r"[\\`*_{}\[\]<>|~!$&+=]|:(?=\S)")
 _AT_START = re.compile(r"^(?:-|\d+(?=[.)]))")
 
 
@@ -39,6 +39,14 @@ def _escape(found: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def _escape_but_backslash(found: re.Match[str]) -> str:
+    return "\\" if found.group() == "\\" else _escape(found)
+
+
+def _hexadecimal(found: re.Match[str]) -> str:
+    return f"\\x{ord(found.group()):02x}"
+
+
 def terminal(text: str) -> str:
     """One line that shows every character that a terminal would obey or hide as an escape such as `\\x1b`.
 
@@ -46,8 +54,15 @@ def terminal(text: str) -> str:
     a direction override, a lone surrogate or a line separator, and no line break of ours makes it a command to a CI
     runner.
     """
-    escaped = _NOT_PLAIN.sub(_escape, text)
-    return _COMMAND.sub(lambda found: f"\\x{ord(found.group()):02x}", escaped)
+    return _COMMAND.sub(_hexadecimal, _NOT_PLAIN.sub(_escape, text))
+
+
+def sentence(text: str) -> str:
+    """A sentence of the report, which may quote names from a trace: as `terminal`, but a backslash stays single.
+
+    A sentence is read and not looked up; names in it may have been escaped already.
+    """
+    return _COMMAND.sub(_hexadecimal, _NOT_PLAIN.sub(_escape_but_backslash, text))
 
 
 def json_text(document: str) -> str:
@@ -85,7 +100,7 @@ def markdown_prose(text: str) -> str:
 
     The comment behind `@` and `#` does not show; it keeps GitHub from finding people, teams and issues.
     """
-    structured = _STRUCTURE.sub(r"\\\g<0>", terminal(text))
+    structured = _STRUCTURE.sub(r"\\\g<0>", sentence(text.strip(" ")))
     unlinked = re.sub(r"[@#]", r"\\\g<0><!-- -->", structured).replace("www.", r"www\.")
     return _AT_START.sub(lambda found: "\\-" if found.group() == "-" else found.group() + "\\", unlinked)
 

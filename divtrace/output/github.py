@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from divtrace.output.base import OutputOptions
-from divtrace.output.escape import github_message, github_property, terminal
+from divtrace.output.escape import github_message, github_property, sentence, terminal
 from divtrace.output.layout import plain
 from divtrace.output.quantities import count
 from divtrace.output.ranks import rank_key
@@ -40,7 +40,8 @@ def _commands(report: Report) -> Iterator[str]:
     for finding in listed:
         level = "warning" if finding.role == "consequence" else "error"
         lines = [*_verdict_lines(report), ""] if finding is report.first else []
-        title = f"divtrace: {finding.role} {rule_words(finding)}"
+        role = "first divergence" if finding is report.first else finding.role
+        title = f"divtrace: {role}, {rule_words(finding)}"
         yield _command(level, title, "\n".join(lines + _lines(finding)), _place(finding))
     if ordered and len(listed) < total:
         rest = count(total - len(listed), "more finding")
@@ -48,7 +49,7 @@ def _commands(report: Report) -> Iterator[str]:
 
 
 def _verdict_lines(report: Report) -> list[str]:
-    return [terminal(report.summary), *(f"Next check: {terminal(step)}" for step in report.next[:1])]
+    return [sentence(report.summary), *(f"Next check: {sentence(step)}" for step in report.next[:1])]
 
 
 def _lines(finding: Finding) -> list[str]:
@@ -57,7 +58,7 @@ def _lines(finding: Finding) -> list[str]:
     if difference.name:
         lines.append(f"{field_words(difference.name, difference.index)}:")
     lines += [plain(line) for line in value_lines(finding, difference, WIDTH, "  ")]
-    return [*lines, terminal(finding.attribution)]
+    return [*lines, sentence(finding.attribution)]
 
 
 def _place(finding: Finding) -> Where | None:

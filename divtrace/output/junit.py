@@ -17,7 +17,7 @@ from xml.etree.ElementTree import Element, SubElement
 from msgspec import UNSET
 
 from divtrace.output.base import OutputOptions
-from divtrace.output.escape import name, terminal
+from divtrace.output.escape import name, sentence
 from divtrace.output.layout import plain
 from divtrace.output.quantities import count
 from divtrace.output.text_findings import labels
@@ -97,7 +97,7 @@ def _request_case(
     failed = _failures(case, findings, context)
     said = [] if summary is None else [f"{count(summary.rounds, 'round')}, compared in {summary.compared}"]
     if summary is not None and summary.compared == "part":
-        why = terminal(summary.why or "no reason is known")
+        why = sentence(summary.why or "no reason is known")
         if failed:
             said.append(why)
         else:
@@ -109,7 +109,7 @@ def _rest_case(suite: Element, verdict: Verdict, findings: Sequence[Finding], co
     case = SubElement(suite, "testcase", classname=f"divtrace.{suite.get('name')}", name="verdict")
     report = context.report
     said = [f"verdict of this replica: {verdict_words(verdict)}", f"of the whole: {verdict_words(report.verdict)}"]
-    said += [terminal(report.summary), *(f"next check: {terminal(step)}" for step in report.next)]
+    said += [sentence(report.summary), *(f"next check: {sentence(step)}" for step in report.next)]
     if not _failures(case, findings, context):
         if verdict in BAD_ENDS:
             _say(case, "error", verdict_words(verdict), said, kind=verdict)
@@ -138,7 +138,7 @@ def _full(finding: Finding, context: _Context) -> list[str]:
             lines.append(f"{field_words(difference.name, difference.index)}:")
         lines += [plain(line) for line in value_lines(finding, difference, WIDTH, "  ")]
     odd = odd_words(finding)
-    return [*lines, *([odd] if odd else []), terminal(finding.attribution)]
+    return [*lines, *([odd] if odd else []), sentence(finding.attribution)]
 
 
 def _system_out(case: Element, said: Sequence[str], findings: Sequence[Finding], context: _Context) -> None:

@@ -86,7 +86,7 @@ def _full(finding: Finding) -> Iterator[str]:
         table = [f"| ranks | {title} | where |", "|---|---|---|"]
         for row in rows:
             ranks = f"**{row.ranks}**" if row.odd else row.ranks
-            places = _code(row.places) if row.places else ""
+            places = _code(row.place_words) if row.places else ""
             table.append(f"| {ranks} | {_code(share_value(finding, row.share, VALUE_BUDGET))} | {places} |")
         yield "\n".join(table)
         yield left_out

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from divtrace.output.base import OutputOptions
-from divtrace.output.escape import name, terminal
+from divtrace.output.escape import name, sentence
 from divtrace.output.layout import emphasised, wrapped
 from divtrace.output.quantities import count
 from divtrace.output.ranks import rank_key, rank_ranges, ranks_words
-from divtrace.output.wording import many_worlds, named_ranks, verdict_words
+from divtrace.output.wording import many_worlds, named_ranks, verdict_line, verdict_words
 from divtrace.report.model import Coverage, Damage, End, RankName, Replica, Report, SiteCount
 
 HEALED = "Healed by a sync"
@@ -49,8 +49,8 @@ def input_section(report: Report, options: OutputOptions) -> list[str]:
 def verdict_section(report: Report, options: OutputOptions) -> list[str]:
     """The verdict in one line."""
     style = {"clean": "good", "divergence": "bad"}.get(report.verdict, "strong")
-    title = emphasised(f"{verdict_words(report.verdict).upper()}:", style)
-    return wrapped(f"{title} {terminal(report.summary)}", options.width, "", "  ")
+    title, rest = verdict_line(report)
+    return wrapped(f"{emphasised(title + ':', style)} {rest}", options.width, "", "  ")
 
 
 def harmless_section(report: Report, options: OutputOptions) -> list[str]:
@@ -65,8 +65,8 @@ def harmless_section(report: Report, options: OutputOptions) -> list[str]:
 
 def timeout_section(report: Report, options: OutputOptions) -> list[str]:
     """The operations that timed out, and whether the first divergence is shown to come before them."""
-    if not report.timeouts and report.first is None:
-        return []
+    if not report.timeouts:
+        return [] if report.first is None else [f"{emphasised('Timeouts', 'strong')}: none known"]
     lines = [emphasised("Timeouts", "strong")]
     listed = report.timeouts if options.verbose else report.timeouts[:MOST_GROUPS]
     for timeout in listed:
@@ -76,7 +76,7 @@ def timeout_section(report: Report, options: OutputOptions) -> list[str]:
         lines += wrapped(where, options.width, "  ", "    ")
         if timeout.text:
             cut = timeout.text[:LONGEST_TIMEOUT] + ("..." if len(timeout.text) > LONGEST_TIMEOUT else "")
-            lines += wrapped(terminal(cut), options.width, "    ")
+            lines += wrapped(sentence(cut), options.width, "    ")
     if len(listed) < len(report.timeouts):
         lines.append(f"  and {len(report.timeouts) - len(listed):,} more")
     if report.first is None:
@@ -105,13 +105,13 @@ def progress_section(report: Report, options: OutputOptions) -> list[str]:
         ends: dict[str, list[RankName]] = {}
         for rank in sorted(report.end, key=rank_key):
             ends.setdefault(_end_words(report.end[rank]), []).append(rank)
-        lines += _listed([f"{ranks_words(ranks)} stopped at {where}" for where, ranks in ends.items()], options)
+        lines += _listed([f"{ranks_words(ranks)}: last event at {where}" for where, ranks in ends.items()], options)
     return [emphasised("Progress", "strong"), *lines] if lines else []
 
 
 def not_compared_section(report: Report, options: OutputOptions) -> list[str]:
     """Ranks and decisions about which nothing is said, and why."""
-    entries = [f"{ranks}: {terminal(why)}" for ranks, why in reasons(report.coverage)]
+    entries = [f"{ranks}: {sentence(why)}" for ranks, why in reasons(report.coverage)]
     lines = _listed(entries, options)
     if report.coverage.missing_fields:
         fields = ", ".join(name(field) for field in report.coverage.missing_fields)
@@ -124,14 +124,14 @@ def reasons(coverage: Coverage) -> list[tuple[str, str]]:
     ranks: dict[str, list[RankName]] = {}
     for entry in coverage.not_compared:
         ranks.setdefault(entry.why, []).append(entry.rank)
-    return [(ranks_words(members), why) for why, members in ranks.items()]
+    return [(ranks_words(members) + (", each" if len(members) > 1 else ""), why) for why, members in ranks.items()]
 
 
 def sentences_section(title: str, sentences: Sequence[str], options: OutputOptions) -> list[str]:
     """A titled list of sentences, or nothing."""
     if not sentences:
         return []
-    return [emphasised(title, "strong"), *_listed([terminal(sentence) for sentence in sentences], options)]
+    return [emphasised(title, "strong"), *_listed([sentence(one) for one in sentences], options)]
 
 
 def _listed(entries: Sequence[str], options: OutputOptions) -> list[str]:
@@ -142,7 +142,7 @@ def _listed(entries: Sequence[str], options: OutputOptions) -> list[str]:
 
 def _replica_words(replica: Replica, *, worlds: bool) -> str:
     world = f"world {replica.world}, " if worlds else ""
-    groups = " | ".join(rank_ranges(group) for group in replica.attn_tp[:MOST_GROUPS])
+    groups = " ".join(f"[{rank_ranges(group)}]" for group in replica.attn_tp[:MOST_GROUPS])
     more = f" and {len(replica.attn_tp) - MOST_GROUPS:,} more" if len(replica.attn_tp) > MOST_GROUPS else ""
     ranks = ranks_words(named_ranks(replica.world, replica.ranks, worlds=worlds))
     served = f"{count(replica.requests, 'request')}, {count(replica.rounds, 'round')}"
@@ -170,7 +170,7 @@ def _unusual(coverage: Coverage) -> list[str]:
 
 def _damage_words(damage: Damage) -> str:
     line = "" if damage.line is None else f":{damage.line}"
-    return f"{name(damage.file)}{line}: {terminal(damage.what)}"
+    return f"{name(damage.file)}{line}: {sentence(damage.what)}"
 
 
 def site_words(entry: SiteCount) -> str:

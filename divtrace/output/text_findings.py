@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from divtrace.output.base import OutputOptions
-from divtrace.output.escape import terminal
+from divtrace.output.escape import sentence
 from divtrace.output.layout import columns, emphasised, wrapped
 from divtrace.output.quantities import count
 from divtrace.output.value_rows import value_lines
@@ -62,7 +62,8 @@ def chain_section(report: Report, options: OutputOptions, names: dict[str, str])
     if not chain and not left_out:
         return []
     total = count(len(chain) + sum(report.findings_left_out.values()), "finding")
-    lines = [emphasised(f"What followed ({total}; lags count from the origin)", "strong")]
+    title = f"What followed ({total}; lags count from the origin)"
+    lines = [emphasised(line, "strong") for line in wrapped(title, options.width)]
     for finding in listed:
         lines += _short(finding, options, names)
     return lines + _left_out(left_out, options)
@@ -74,15 +75,15 @@ def independent_section(report: Report, options: OutputOptions, names: dict[str,
     if not others:
         return []
     listed = others if options.verbose else others[:MOST_INDEPENDENT]
-    lines = [emphasised(f"Independent of the first divergence ({count(len(others), 'finding')})", "strong")]
+    title = f"Independent of the first divergence ({count(len(others), 'finding')})"
+    lines = [emphasised(line, "strong") for line in wrapped(title, options.width)]
     for finding in listed:
-        lines += wrapped(f"{names[finding.id]} {finding.role}", options.width, "  ")
-        lines += _full(finding, options)
+        lines += _full(finding, options, f"{names[finding.id]} ")
     return lines + _left_out(Counter(finding.rule for finding in others[len(listed) :]), options)
 
 
-def _full(finding: Finding, options: OutputOptions) -> list[str]:
-    lines = wrapped(rule_words(finding), options.width, "  ", "    ")
+def _full(finding: Finding, options: OutputOptions, number: str = "") -> list[str]:
+    lines = wrapped(number + rule_words(finding), options.width, "  ", "    ")
     lines += wrapped(place_words(finding), options.width, "  ", "    ")
     shown = differences(finding)
     listed = shown if options.verbose else shown[:MOST_FIELDS]
@@ -98,7 +99,7 @@ def _full(finding: Finding, options: OutputOptions) -> list[str]:
     lines.append("")
     odd = odd_words(finding)
     lines += wrapped(odd, options.width, "  ", "    ") if odd else []
-    return lines + wrapped(terminal(finding.attribution), options.width, "  ")
+    return lines + wrapped(sentence(finding.attribution), options.width, "  ")
 
 
 def _short(finding: Finding, options: OutputOptions, names: dict[str, str]) -> list[str]:
@@ -111,7 +112,7 @@ def _short(finding: Finding, options: OutputOptions, names: dict[str, str]) -> l
     else:
         lines += wrapped(link, options.width, rest) + wrapped(held, options.width, rest, rest + "  ")
     if options.verbose:
-        lines += wrapped(terminal(finding.attribution), options.width, rest)
+        lines += wrapped(sentence(finding.attribution), options.width, rest)
     return lines
 
 

@@ -29,8 +29,13 @@ class Row:
 
     share: Share
     ranks: str
-    places: str
+    places: tuple[str, ...]
     odd: bool
+
+    @property
+    def place_words(self) -> str:
+        """The places on one line."""
+        return "; ".join(self.places)
 
 
 def field_rows(finding: Finding, difference: FieldDifference, *, verbose: bool = False) -> tuple[tuple[Row, ...], str]:
@@ -54,7 +59,7 @@ def value_lines(
     rows, left_out = field_rows(finding, difference, verbose=verbose)
     label_width = min(max((columns(row.ranks) for row in rows), default=0), WIDEST_LABEL)
     room = width - len(indent) - label_width - 2
-    budget = room - max((columns(row.places) for row in rows), default=0) - 2
+    budget = room - max((columns(row.place_words) for row in rows), default=0) - 2
     beside = budget >= NARROWEST_VALUE
     values = [share_value(finding, row.share, budget if beside else room) for row in rows]
     value_width = max(map(columns, values), default=0)
@@ -66,11 +71,13 @@ def value_lines(
         if columns(row.ranks) > label_width:
             lines += wrapped(row.ranks, width, indent)
             lead = below
-        if beside:
-            lines.append(f"{lead}{padded(value, value_width)}  {emphasised(row.places, 'dim')}")
+        if beside and not row.places:
+            lines.append(lead + value)
+        elif beside:
+            lines.append(f"{lead}{padded(value, value_width)}  {emphasised(row.place_words, 'dim')}")
         else:
             lines += wrapped(value, width, lead, below)
-            lines += [emphasised(line, "dim") for line in wrapped(row.places, width, below)] if row.places else []
+            lines += [emphasised(line, "dim") for place in row.places for line in wrapped(place, width, below)]
     return lines + (wrapped(left_out, width, indent) if left_out else [])
 
 
@@ -86,17 +93,14 @@ def _is_odd(share: Share, finding: Finding) -> bool:
     return any(rank_key(rank)[1] in finding.odd_ranks for rank in share.ranks)
 
 
-def _places(finding: Finding, share: Share, *, verbose: bool) -> str:
+def _places(finding: Finding, share: Share, *, verbose: bool) -> tuple[str, ...]:
     known = [rank for rank in share.ranks if rank in finding.where]
     listed = known if verbose else known[:MOST_LOCATIONS]
-    alone = len(share.ranks) == 1
-    parts = []
-    for rank in listed:
-        place = location_words(finding.where[rank]) + _input_words(finding, rank)
-        parts.append(place if alone else f"{rank_ranges([rank])}: {place}")
-    if len(known) > len(listed):
-        parts.append(f"and {len(known) - len(listed):,} more")
-    return "; ".join(parts)
+    places = [location_words(finding.where[rank]) + _input_words(finding, rank) for rank in listed]
+    if len(share.ranks) > 1:
+        places = [f"{rank_ranges([rank])}: {place}" for rank, place in zip(listed, places, strict=True)]
+    more = [f"and {len(known) - len(listed):,} more"] if len(known) > len(listed) else []
+    return (*places, *more)
 
 
 def _input_words(finding: Finding, rank: str) -> str:

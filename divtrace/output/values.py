@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from divtrace.output.escape import name
+from divtrace.output.escape import name, terminal
 from divtrace.output.layout import columns, emphasised
 from divtrace.output.shares import Share
 
@@ -42,7 +42,7 @@ def element_text(share: Share, index: int | None, budget: int) -> str:
 
 def _entry(entry: tuple[str, Any]) -> str:
     key, value = entry
-    return f"{name(key)}: {value_text(value, NESTED_BUDGET)}"
+    return f"{terminal(key)}: {value_text(value, NESTED_BUDGET)}"
 
 
 def _shortened(length: int, text_at: Callable[[int], str], marked: frozenset[int], budget: int, brackets: str) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import UNSET
 
-from divtrace.output.escape import name
+from divtrace.output.escape import name, sentence
 from divtrace.output.quantities import lag_words
 from divtrace.output.ranks import rank_key, ranks_words
 from divtrace.output.shares import Share, shares
 from divtrace.output.values import element_text, share_text
 from divtrace.report.model import FieldDifference, Finding, Place, RankName, Report, Where
 
+MAP_BUDGET = 300
+"""Columns for the entries of a map, all of which tell something."""
 MOST_SHARES = 4
 """Distinct values on one line."""
 
@@ -20,6 +22,15 @@ MOST_SHARES = 4
 def verdict_words(verdict: str) -> str:
     """`rank failed` for `rank_failed`."""
     return verdict.replace("_", " ")
+
+
+def verdict_line(report: Report) -> tuple[str, str]:
+    """The verdict as a title, and the rest of the line; a summary may begin with the verdict itself."""
+    title = verdict_words(report.verdict)
+    head, colon, rest = report.summary.partition(": ")
+    if colon and head.lower().startswith(title):
+        return sentence(head).upper(), sentence(rest)
+    return title.upper(), sentence(report.summary)
 
 
 def many_worlds(report: Report) -> bool:
@@ -72,10 +83,8 @@ def field_words(field: str, index: int | None) -> str:
 
 
 def odd_words(finding: Finding) -> str:
-    """Which ranks are odd, or that it cannot be told."""
-    if finding.odd_ranks:
-        return f"odd: {ranks_words(finding.odd_ranks)}"
-    return "odd rank: undetermined" if len(finding.ranks) > 1 else ""
+    """Which ranks are odd; empty if none is, for the attribution says so."""
+    return f"odd: {ranks_words(finding.odd_ranks)}" if finding.odd_ranks else ""
 
 
 def location_words(where: Where) -> str:
@@ -100,7 +109,7 @@ def share_value(finding: Finding, share: Share, budget: int) -> str:
         if finding.rule != "skipped-event":
             return "breaks it"
         return "recorded" if share.ranks[0] in finding.where else "no such event"
-    return share_text(share, budget)
+    return share_text(share, max(budget, MAP_BUDGET) if isinstance(share.value, Mapping) else budget)
 
 
 def finding_shares(finding: Finding, difference: FieldDifference) -> tuple[Share, ...]:
