@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 import msgspec
 
 from divtrace.events import Event, Meta
 from divtrace.trace.compression import Bytes
+from divtrace.trace.decoder import EventDecoder
 from divtrace.trace.lines import LONGEST, TOO_LONG, Lines, split_lines
 from divtrace.trace.model import Block, Damage, PlacedMeta
-from divtrace.trace.records import BadRecordError, check_integers, decode_line, tidy_extra
-
-_decode = msgspec.json.Decoder(Event).decode
-
-_AS_DIGIT = bytes.maketrans(b"-123456789", b"0000000000")
-_LONG_INTEGER = re.compile(rb"[0-9]{20}|-[0-9]{19}")
-"""An integer outside the range of the format has 20 digits, or a sign and 19."""
+from divtrace.trace.records import BadRecordError, check_integers, decode_line, has_long_integer, tidy_extra
 
 
 def read_jsonl(stream: Bytes, name: str, longest: int = LONGEST) -> Iterator[Block]:
@@ -32,11 +26,12 @@ def read_jsonl(stream: Bytes, name: str, longest: int = LONGEST) -> Iterator[Blo
         Blocks in line order; none for an empty file. Blank lines are passed over. A broken stream is damage of the
         last block: the lines before the break are read.
     """
+    decoder = EventDecoder()
     for lines in split_lines(stream, longest):
-        yield _decode_block(lines, name, longest)
+        yield _decode_block(lines, decoder, name, longest)
 
 
-def _decode_block(lines: Lines, name: str, longest: int) -> Block:
+def _decode_block(lines: Lines, decoder: EventDecoder, name: str, longest: int) -> Block:
     events: list[Event] = []
     block = Block(events, range(lines.first, lines.first + len(lines.lines)))
     others: list[int] = []
@@ -48,13 +43,14 @@ def _decode_block(lines: Lines, name: str, longest: int) -> Block:
         # behind that line, and `events` holds everything before it.
         before = len(events)
         try:
-            events.extend(map(_decode, rest))
+            events.extend(map(decoder.decode, rest))
             break
         except (msgspec.DecodeError, RecursionError):
             at = done + len(events) - before
             done = at + 1
-        if not _careful(block, lines, at, name, longest):
+        if not _careful(block, lines, at, decoder, name, longest):
             others.append(at)
+    block.events = decoder.plain(events, block.unknown)
     if others:
         left_out = set(others)
         block.lines = [line for at, line in enumerate(block.lines) if at not in left_out]
@@ -64,7 +60,7 @@ def _decode_block(lines: Lines, name: str, longest: int) -> Block:
     return block
 
 
-def _careful(block: Block, lines: Lines, at: int, name: str, longest: int) -> bool:
+def _careful(block: Block, lines: Lines, at: int, decoder: EventDecoder, name: str, longest: int) -> bool:
     """Decode one line that is not a plain event; True if it gave an event after all."""
     number = lines.first + at
     line = lines.lines[at]
@@ -81,8 +77,10 @@ def _careful(block: Block, lines: Lines, at: int, name: str, longest: int) -> bo
         return False
     if record is None:
         return False
-    for field in unknown:
-        block.unknown[field] = block.unknown.get(field, 0) + 1
+    decoder.learn(unknown)
+    for field, has_value in unknown.items():
+        if has_value:
+            block.unknown[field] = block.unknown.get(field, 0) + 1
     block.events.append(record)
     return True
 
@@ -93,9 +91,9 @@ def _check(block: Block, lines: Lines, name: str) -> None:
     One search through the whole block tells whether any line may have a long integer; most blocks have none.
     """
     bad: set[int] = set()
-    if b"0" * 20 in lines.text.translate(_AS_DIGIT):
+    if has_long_integer(lines.text):
         for at, number in enumerate(block.lines):
-            if _LONG_INTEGER.search(lines.lines[number - lines.first]):
+            if has_long_integer(lines.lines[number - lines.first]):
                 _reject(block, at, name, check_integers, bad)
     for at, event in enumerate(block.events):
         if event.extra is not None:

@@ -16,6 +16,9 @@ _HINTS = get_type_hints(Event)
 _INTEGERS = tuple(name for name, hint in _HINTS.items() if int in get_args(hint))
 _INTEGER_LISTS = tuple(name for name, hint in _HINTS.items() if list[int] in get_args(hint))
 
+_AS_DIGIT = bytes.maketrans(b"-123456789", b"0000000000")
+_LONG = b"0" * 20
+
 _LONGEST_REASON = 200
 _NO_NUMBER = re.compile(rb"[:,\[]\s*-?(NaN|Infinity)\b")
 _WRONG_TYPE = re.compile(r"Expected `(?P<want>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
@@ -77,37 +80,49 @@ def _has_object(values: list[Any]) -> bool:
     return any(isinstance(value, dict) or (isinstance(value, list) and _has_object(value)) for value in values)
 
 
-def decode_line(line: bytes) -> tuple[Event | Meta | None, list[str]]:
-    """Decode one line with all care: the record, or None for a blank line, and the unknown fields that had a value.
+def has_long_integer(text: bytes) -> bool:
+    """Whether a number in `text` may be outside the range of the format: it has 20 digits, or a sign and 19."""
+    return _LONG in text.translate(_AS_DIGIT)
+
+
+def decode_line(line: bytes) -> tuple[Event | Meta | None, dict[str, bool]]:
+    """Decode one line with all care: the record, or None for a blank line, and its unknown fields.
+
+    An unknown field is True if it had a value and False if it was null.
 
     Raises:
         BadRecordError: the line is no record.
     """
     line = line.removeprefix(b"\xef\xbb\xbf")
     if not line.strip(b" \t\r\n"):
-        return None, []
-    unknown: list[str] = []
+        return None, {}
+    unknown: dict[str, bool] = {}
+    record: Event | Meta
     try:
-        record: Event | Meta
         try:
             record = _decode_event(line)
-        except msgspec.ValidationError:
-            fields = _decode_fields(line)
-            if _is_meta(fields):
-                record = _decode_meta(line)
-            else:
-                known = {name: value for name, value in fields.items() if name in EVENT_FIELDS}
-                if len(known) == len(fields):
-                    raise
-                line.decode()  # what is dropped must be sound text too, else the line is garbage
-                record = _decode_event(msgspec.json.encode(known))
-                unknown = [name for name in fields if name not in known and bytes(fields[name]) != b"null"]
+        except msgspec.ValidationError as error:
+            record, unknown = _decode_misfit(line, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecordError(_why(line, error)) from error
-    check_integers(record)
+    if has_long_integer(line):
+        check_integers(record)
     if isinstance(record, Event):
         tidy_extra(record)
     return record, unknown
+
+
+def _decode_misfit(line: bytes, error: msgspec.ValidationError) -> tuple[Event | Meta, dict[str, bool]]:
+    """Decode a line that is JSON but not just an event: a meta, or an event with unknown fields, which are named."""
+    fields = _decode_fields(line)
+    if _is_meta(fields):
+        return _decode_meta(line), {}
+    known = {name: value for name, value in fields.items() if name in EVENT_FIELDS}
+    if len(known) == len(fields):
+        raise error
+    line.decode()  # what is dropped must be sound text too, else the line is garbage
+    event = _decode_event(msgspec.json.encode(known))
+    return event, {name: bytes(value) != b"null" for name, value in fields.items() if name not in known}
 
 
 def _is_meta(fields: dict[str, msgspec.Raw]) -> bool:

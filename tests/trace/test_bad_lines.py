@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from trace_files import damaged, event, only, seqs, text, write, write_bytes
 
+from divtrace.events import Event
 from divtrace.trace.load import load
 from divtrace.trace.model import Damage
 
@@ -210,3 +211,43 @@ def test_a_reason_is_short_whatever_the_trace_holds(tmp_path: Path) -> None:
 
     assert [one.line for one in damage] == [2, 3]
     assert all(len(one.what) <= 200 for one in damage)
+
+
+def test_unknown_fields_in_every_line_are_counted_alike(tmp_path: Path) -> None:
+    odd = {"class": [1], "__class__": {"a": 1}, "a b\n": "x", "Req": 2**70, "unknown_0": False, "later": None}
+    lines = [event(seq) | odd for seq in range(2_000)]
+    lines[1_000] |= {"another": 1, "class": None}
+    lines[1_500] |= {"correct_len": "bad"}
+    write(tmp_path, "rank0.jsonl", *lines)
+
+    traces = load([tmp_path])
+
+    trace = only(traces)
+    assert len(trace.records) == 1_999
+    assert traces.unknown_fields == {
+        "Req": 1_999,
+        "__class__": 1_999,
+        "a b\n": 1_999,
+        "another": 1,
+        "class": 1_998,
+        "unknown_0": 1_999,
+    }
+    assert [one.line for one in traces.damage] == [1_501]
+    assert {type(record.event) for record in trace.records} == {Event}
+
+
+def test_a_new_unknown_field_in_every_line(tmp_path: Path) -> None:
+    write(tmp_path, "rank0.jsonl", *(event(seq) | {f"later-{seq}": seq} for seq in range(300)))
+
+    traces = load([tmp_path])
+
+    assert traces.unknown_fields == {f"later-{seq}": 1 for seq in range(300)}
+    assert seqs(only(traces)) == list(range(300))
+
+
+def test_invalid_text_in_a_known_unknown_field_is_a_bad_line(tmp_path: Path) -> None:
+    lines = [event(0, later=1), b'{"seq":1,"stage":"accept","later":"\xff"}', event(2, later="\u00fc")]
+
+    trace, damage = damaged(tmp_path, *lines)
+
+    assert (seqs(trace), [one.line for one in damage]) == ([0, 2], [2])
