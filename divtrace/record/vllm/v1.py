@@ -124,13 +124,15 @@ class V1Hooks:
     def _deciding_is_argmax(self) -> bool:
         """Whether the sampler takes the greatest logit as it stands: greedy, and nothing shifts the logits."""
         sampling = self._runner.input_batch.sampling_metadata
-        processors = getattr(sampling, "logitsprocs", None)
+        processors = getattr(getattr(sampling, "logitsprocs", None), "non_argmax_invariant", ())
+        thinking = getattr(sampling, "thinking_budget_state_holder", None)
         return (
             bool(sampling.all_greedy)
             and bool(sampling.no_penalties)
             and sampling.allowed_token_ids_mask is None
             and not sampling.bad_words_token_ids
-            and not list(getattr(processors, "non_argmax_invariant", ()))
+            and not any(_at_work(processor) for processor in processors)
+            and (thinking is None or not thinking.has_tracked_requests())
         )
 
     def sample(self, token: Any, result: Any, *_args: Any, **_kwargs: Any) -> None:
@@ -207,3 +209,11 @@ class V1Hooks:
     def failed(self, _token: None, error: BaseException, *_args: Any, **_kwargs: Any) -> None:
         """An exception of this rank: vLLM drops those of all ranks but one."""
         self._state.recorder.error(error, step=self._state.step)
+
+
+def _at_work(processor: Any) -> bool:
+    """Whether a logits processor changes anything now; of an unknown one we have to assume it."""
+    for name in ("biases", "min_toks"):
+        if hasattr(processor, name):
+            return bool(getattr(processor, name))
+    return True
