@@ -119,7 +119,7 @@ def commits_what_was_not_accepted(case: Case) -> Injected:
     )
 
 
-@fault("position-arithmetic", "position-arithmetic", places(WITH_STAGES, "eagle", "eagle-sampling"), everyone=True)
+@fault("position-arithmetic", "position-arithmetic", places(ALONE, "eagle", "eagle-sampling"), everyone=True)
 def numbers_a_row_twice(case: Case) -> Injected:
     pick = case.pick("verify", "layout", usable=lambda r: len(r["positions"]) > 1)
     return _all_wrong(
@@ -127,6 +127,20 @@ def numbers_a_row_twice(case: Case) -> Injected:
         pick,
         "positions",
         lambda positions: [*positions[:-1], positions[-2]],
+        "position-arithmetic",
+        "logical-layout",
+    )
+
+
+@fault("position-of-the-root", "position-arithmetic", places("one pp2 tp2-pp2", "eagle"), everyone=True)
+def numbers_from_another_root(case: Case) -> Injected:
+    """Earlier stages do not know whether the rows form a chain, but the first row stands at the sequence length."""
+    pick = case.pick("verify", "layout")
+    return _all_wrong(
+        case,
+        pick,
+        "positions",
+        lambda positions: [position + 1 for position in positions],
         "position-arithmetic",
         "logical-layout",
     )

@@ -39,7 +39,7 @@ def other_configuration(case: Case) -> Injected:
         if name == "engine.version":
             meta["engine"]["version"] = "0.5.22"
         elif name == "parallel":
-            meta["parallel"]["ep_size"] = 2
+            meta["parallel"]["moe_dense_tp_size"] = 1
         else:
             meta[name] = {"algorithm": "NGRAM", "sync": "dspark-plan"}[name]
     odd = odd_ranks({rank: rank in victims for rank in ranks}) or ()

@@ -13,12 +13,20 @@ SYNCED = "tp2 tp4 tp8 tp2-cp2 tp2-pp2 tp2-dp2 tp2-cp2-dp2"
 
 
 @fault("broadcast-leaves-own-accept", "sync-ineffective", places(SYNCED, "eagle-sampling"))
-@fault("broadcast-leaves-own-accept-dspark", "sync-ineffective", places("tp2 tp4 tp2-dp2", "dspark"))
 def keeps_its_own_accept(case: Case) -> Injected:
     """The victims' own accept differs, and is still there after the broadcast."""
     pick = _seen_by(case, case.pick("accept", phase="synced"))
     victims = _listeners(case, pick)
     run = change(case, pick, "acceptance", shorter_or_longer, victims, phases=("local", "synced"))
+    return Injected(run, _ineffective(case, pick, run, victims, "correct_len"))
+
+
+@fault("broadcast-arrives-torn", "sync-ineffective", places("tp2 tp4 tp2-dp2 tp2-cp2", "dspark"))
+def holds_something_else_after_the_broadcast(case: Case) -> Injected:
+    """Everybody's own accept is right, and the victims' is overwritten with something else."""
+    pick = _seen_by(case, case.pick("accept", phase="synced"))
+    victims = _listeners(case, pick)
+    run = change(case, pick, "acceptance", shorter_or_longer, victims)
     return Injected(run, _ineffective(case, pick, run, victims, "correct_len"))
 
 

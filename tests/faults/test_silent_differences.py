@@ -79,7 +79,15 @@ def test_local_differences_that_the_sync_heals_are_counted(topology: str) -> Non
     assert source == pick.ranks[0]
 
 
-@pytest.mark.parametrize("name", [f.name for f in FIELDS if f.kind in ("control", "logical-layout", "shape")])
+SOMETIMES_ABSENT = [
+    field.name
+    for field in FIELDS
+    # Without `draft_parents` a draft is a chain, which is a statement of its own.
+    if field.kind in ("control", "logical-layout", "shape") and field.name != "draft_parents"
+]
+
+
+@pytest.mark.parametrize("name", SOMETIMES_ABSENT)
 @pytest.mark.parametrize("as_null", [False, True])
 def test_field_that_one_rank_does_not_record_is_no_difference(name: str, as_null: bool) -> None:
     """Neither zero, nor empty, nor unequal: whether left out everywhere or in every third event."""

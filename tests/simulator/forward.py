@@ -106,7 +106,8 @@ class ForwardRank(Recorder):
             },
             extra=extra,
         )
-        size = (padded if stage == "verify" else rows) * self.hidden
+        # With several replicas only the collectives that span them are padded to one size.
+        size = (padded if stage == "verify" and self.topology.data == 1 else rows) * self.hidden
         yield from self._from_earlier_stage(step, size)
         group = self.attention_group()
         operations: list[tuple[str, tuple[int, ...], str, str, int]] = []
