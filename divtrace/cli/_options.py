@@ -18,6 +18,7 @@ import typer
 
 from divtrace.errors import UsageError
 from divtrace.exitcodes import ExitCode
+from divtrace.output import OUTPUTS
 
 if TYPE_CHECKING:
     from divtrace.api import Options
@@ -33,7 +34,7 @@ def option(*names: str, help: str, **more: Any) -> Any:  # noqa: A002 - typer's 
 
 Paths = Annotated[
     list[Path],
-    typer.Argument(metavar="PATH...", help="Trace files, and folders to read recursively.", show_default=False),
+    typer.Argument(metavar="PATH", help="Trace files, and folders to read recursively.", show_default=False),
 ]
 
 
@@ -67,13 +68,16 @@ class Layout:
         return tuple(_ranks(group) for group in self.attn_tp_group or ())
 
 
+RunName = Annotated[
+    str | None, option("--run", help="Read this run only, where the input holds several.", metavar="NAME")
+]
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Reading(Layout):
     """How to read and compare the traces."""
 
-    run: Annotated[
-        str | None, option("--run", help="Read this run only, where the input holds several.", metavar="NAME")
-    ] = None
+    run: RunName = None
     strict: Annotated[bool, option("--strict", help="Refuse damaged input: exit status 2 at the first damage.")] = False
     jobs: Annotated[
         int | None,
@@ -120,8 +124,6 @@ def _complete_text_or_json(incomplete: str) -> list[str]:
 
 
 def _complete_format(incomplete: str) -> list[str]:
-    from divtrace.output import OUTPUTS
-
     return [name for name in OUTPUTS if name.startswith(incomplete)]
 
 
@@ -160,10 +162,13 @@ class Reporting(Output):
     format: Annotated[
         str,
         option(
-            "--format", "-f", help="text (default), json, markdown, github, junit.", metavar="FORMAT",
+            "--format",
+            "-f",
+            help=f"{', '.join(OUTPUTS)}; text if not given.",
+            metavar="FORMAT",
             autocompletion=_complete_format,
         ),
-    ] = "text"  # fmt: skip
+    ] = "text"
     report: Annotated[
         list[str] | None,
         option(

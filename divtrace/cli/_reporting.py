@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from divtrace.errors import UsageError
 from divtrace.exitcodes import ExitCode
 
 if TYPE_CHECKING:
+    from divtrace.cli._console import Console
     from divtrace.cli._options import Reporting, Terminal
     from divtrace.report.model import Report
 
@@ -49,11 +50,18 @@ def targets(reporting: Reporting) -> tuple[Target, ...]:
     return tuple(wanted)
 
 
-def deliver(report: Report, wanted: Iterable[Target], terminal: Terminal) -> None:
+def deliver(report: Report, wanted: Sequence[Target], terminal: Terminal, console: Console) -> None:
     """Render the report in each format, and write the files before standard output, which may be closed early."""
+    if report.coverage.damage and Target("text", STDOUT) not in wanted:
+        first = report.coverage.damage[0]
+        place = first.file if first.line is None else f"{first.file}:{first.line}"
+        bad = report.coverage.bad_lines
+        console.warn(f"{place}: {first.what}" + (f"; {bad:,} bad lines in all" if bad > 1 else ""))
     rendered = [(target.file, render(report, target, terminal)) for target in wanted]
     for file, content in sorted(rendered, key=lambda pair: pair[0] == STDOUT):
         write_answer(file, content)
+        if file != STDOUT:
+            console.note(f"wrote {file}")
 
 
 def render(report: Report, target: Target, terminal: Terminal) -> str:

@@ -9,7 +9,7 @@ from divtrace.exitcodes import ExitCode
 
 
 @spelled_out
-def command(paths: Paths, analysis: Analysis, reporting: Reporting, terminal: Terminal) -> ExitCode:
+def command(*, paths: Paths, analysis: Analysis, reporting: Reporting, terminal: Terminal) -> ExitCode:
     """Name the first place where ranks that had to agree did not, and show where it led.
 
     Reads the traces of all ranks, compares what must be equal, and reports the first control, logical-layout or shape
@@ -22,5 +22,5 @@ def command(paths: Paths, analysis: Analysis, reporting: Reporting, terminal: Te
     console = console_for(terminal)
     with console.progress_bar() as progress:
         report = analyze(paths, analysis.options(), progress=progress)
-    deliver(report, wanted, terminal)
+    deliver(report, wanted, terminal, console)
     return exit_status(report)

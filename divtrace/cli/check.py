@@ -28,7 +28,7 @@ FailOn = Annotated[
 
 @spelled_out
 def command(
-    paths: Paths, analysis: Analysis, reporting: Reporting, terminal: Terminal, fail_on: FailOn = None
+    *, paths: Paths, fail_on: FailOn = None, analysis: Analysis, reporting: Reporting, terminal: Terminal
 ) -> ExitCode:
     """Analyze in CI: exit by class and verdict, and add to the job's summary.
 
@@ -43,7 +43,7 @@ def command(
     with console.progress_bar() as progress:
         report = analyze(paths, analysis.options(), progress=progress)
     _add_to_summary(report, terminal, console)
-    deliver(report, wanted, terminal)
+    deliver(report, wanted, terminal, console)
     return exit_status(report) if _fails(report, listed) else ExitCode.CLEAN
 
 

@@ -25,13 +25,13 @@ def _complete_rule(incomplete: str) -> list[str]:
 RuleName = Annotated[
     str | None,
     typer.Argument(
-        metavar="[RULE]", help="Name of a rule, as reports give it.", autocompletion=_complete_rule, show_default=False
+        metavar="RULE", help="Name of a rule, as reports give it.", autocompletion=_complete_rule, show_default=False
     ),
 ]
 
 
 @spelled_out
-def command(output: Output, _terminal: Terminal, rule: RuleName = None) -> ExitCode:
+def command(*, rule: RuleName = None, output: Output, _terminal: Terminal) -> ExitCode:
     """Say what a rule means: an example, what usually breaks it, and what to look at next.
 
     Without a name, all rules are listed by class.

@@ -21,13 +21,14 @@ Attempt = Annotated[
 
 @spelled_out
 def command(
+    *,
     paths: Paths,
     req: Request,
+    attempt: Attempt = None,
+    replica: ReplicaNumber = None,
     reading: Reading,
     answer: Answer,
     terminal: Terminal,
-    attempt: Attempt = None,
-    replica: ReplicaNumber = None,
 ) -> ExitCode:
     """Tell the earliest divergence of one request, and the origin that it follows from.
 

@@ -22,12 +22,12 @@ def _complete_schema(incomplete: str) -> list[str]:
 
 SchemaName = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="Name of a schema.", autocompletion=_complete_schema, show_default=False),
+    typer.Argument(metavar="NAME", help="Name of a schema.", autocompletion=_complete_schema, show_default=False),
 ]
 
 
 @spelled_out
-def command(output: Output, _terminal: Terminal, name: SchemaName = None) -> ExitCode:
+def command(*, name: SchemaName = None, output: Output, _terminal: Terminal) -> ExitCode:
     """Print a JSON Schema (2020-12) of the trace format or of the report.
 
     Without a name, the schemas are listed.

@@ -29,13 +29,14 @@ RoundNumber = Annotated[
 
 @spelled_out
 def command(
+    *,
     paths: Paths,
     req: Request,
+    round_number: RoundNumber = None,
+    replica: ReplicaNumber = None,
     reading: Reading,
     answer: Answer,
     terminal: Terminal,
-    round_number: RoundNumber = None,
-    replica: ReplicaNumber = None,
 ) -> ExitCode:
     """Show the events of a request, or of one round, with the ranks side by side.
 

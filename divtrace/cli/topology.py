@@ -18,7 +18,7 @@ COMMUNICATORS = ("tp", "attn_tp", "attn_cp", "pp")
 
 
 @spelled_out
-def command(layout: Layout, answer: Answer, _terminal: Terminal) -> ExitCode:
+def command(*, layout: Layout, answer: Answer, _terminal: Terminal) -> ExitCode:
     """Print the groups that parallel sizes give: replicas, attn_tp groups, sync sources, communicators.
 
     Reads no trace. Ranks of one replica serve the same requests and are compared with each other; a decision is

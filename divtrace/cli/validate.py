@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from divtrace.cli._console import console_for
 from divtrace.cli._files import document, write_answer
-from divtrace.cli._options import Answer, Paths, Terminal, spelled_out
+from divtrace.cli._options import Answer, Paths, RunName, Terminal, spelled_out
 from divtrace.exitcodes import ExitCode
 
 if TYPE_CHECKING:
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 @spelled_out
-def command(paths: Paths, answer: Answer, terminal: Terminal) -> ExitCode:
+def command(*, paths: Paths, run: RunName = None, answer: Answer, terminal: Terminal) -> ExitCode:
     """List every damaged record and file, with file and line.
 
     Checks the traces against the format: bad lines, damaged files, unknown fields, duplicates. Exits 0 if everything is
     as it should be, and 2 if anything is damaged.
     """
     as_json = answer.as_json()
-    from divtrace.api import validate
+    from divtrace.api import Options, validate
 
     console = console_for(terminal)
     with console.progress_bar() as progress:
-        traces = validate(paths, progress=progress)
+        traces = validate(paths, Options(run=run), progress=progress)
     write_answer(answer.output, _as_json(traces) if as_json else _as_text(traces))
     return ExitCode.USAGE if traces.damage or traces.unknown_fields else ExitCode.CLEAN
 

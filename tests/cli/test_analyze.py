@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from cli import traces
 from cli.command import Call, environment
 
@@ -82,6 +83,29 @@ def test_strict_refuses_a_bad_line_by_file_and_line(call: Call, tmp_path: Path) 
     assert (strict.returncode, strict.stdout) == (2, "")
     assert "rank1.jsonl:12" in strict.stderr
     assert from_environment.stderr == strict.stderr
+
+
+def test_damage_is_a_warning_where_the_text_report_does_not_tell_it(call: Call, tmp_path: Path) -> None:
+    folder = traces.clean(tmp_path / "traces")
+    with (folder / "rank1.jsonl").open("a", encoding="utf-8") as file:
+        file.write("not JSON\nnor this\n")
+
+    as_text = call("analyze", folder)
+    as_json = call("analyze", folder, "--format", "json")
+    quiet = call("analyze", folder, "--format", "json", "--quiet")
+
+    assert "rank1.jsonl:12" in as_text.stdout
+    assert (as_text.stderr, quiet.stderr) == ("", "")
+    assert as_json.stderr.startswith("divtrace: warning: rank1.jsonl:12: ")
+    assert as_json.stderr.endswith("; 2 bad lines in all\n")
+
+
+def test_verbose_tells_what_was_written_and_shows_the_report_in_full(call: Call, tmp_path: Path) -> None:
+    folder = traces.diverged(tmp_path / "traces")
+
+    run = call("analyze", folder, "-v", "--report", "json=a.json", cwd=tmp_path)
+
+    assert run.stderr == "divtrace: wrote a.json\n"
 
 
 def test_strict_refuses_an_unknown_field(call: Call, tmp_path: Path) -> None:
@@ -193,7 +217,7 @@ def test_a_failed_analysis_leaves_the_report_of_the_last_one(call: Call, tmp_pat
 def test_colour(
     call: Call, tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], colored: bool
 ) -> None:
-    run = call("analyze", traces.diverged(tmp_path), *arguments, **variables)
+    run = call("analyze", traces.diverged(tmp_path), *arguments, cwd=None, **variables)
 
     assert (ESCAPE in run.stdout) is colored
 

@@ -6,17 +6,20 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+import divtrace.api
 from cli import traces
 from cli.command import Call, Result, environment, python
 
-import divtrace.api
+Broken = Callable[..., Result]
 
 
 @pytest.fixture
-def broken(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
+def broken(call: Call, monkeypatch: pytest.MonkeyPatch) -> Broken:
     """`broken("RuntimeError('x')")`: a command in whose core this exception is raised."""
 
     def run(error: str, *arguments: str, **variables: str) -> Result:
@@ -24,12 +27,12 @@ def broken(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
             raise eval(error)
 
         monkeypatch.setattr(divtrace.api, "analyze", fail)
-        return call("analyze", "x", *arguments, **variables)
+        return call("analyze", "x", *arguments, cwd=None, **variables)
 
     return run
 
 
-def test_a_fault_of_ours_exits_101_with_one_line_and_a_hint(broken: Call) -> None:
+def test_a_fault_of_ours_exits_101_with_one_line_and_a_hint(broken: Broken) -> None:
     run = broken(r"KeyError('lost\x1b[31m')")
 
     assert (run.returncode, run.stdout) == (101, "")
@@ -54,7 +57,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("arguments", [("-vv",), ("-v", "-v"), ("--verbose", "--verbose")])
-def test_the_traceback_comes_with_vv(broken: Call, arguments: tuple[str, ...]) -> None:
+def test_the_traceback_comes_with_vv(broken: Broken, arguments: tuple[str, ...]) -> None:
     run = broken("RuntimeError('deep inside')", *arguments)
 
     assert run.returncode == 101
@@ -62,7 +65,7 @@ def test_the_traceback_comes_with_vv(broken: Call, arguments: tuple[str, ...]) -
     assert "in fail" in run.stderr
 
 
-def test_the_traceback_comes_with_the_variable_too(broken: Call) -> None:
+def test_the_traceback_comes_with_the_variable_too(broken: Broken) -> None:
     assert "Traceback" in broken("RuntimeError()", DIVTRACE_VERBOSE="2").stderr
     assert "Traceback" not in broken("RuntimeError()", DIVTRACE_VERBOSE="1").stderr
 
@@ -70,11 +73,11 @@ def test_the_traceback_comes_with_the_variable_too(broken: Call) -> None:
 @pytest.mark.parametrize(
     "error", ["MemoryError()", "RecursionError()", "AssertionError()", "OSError(5, 'Input/output error')"]
 )
-def test_no_exception_of_any_kind_looks_like_a_divergence(broken: Call, error: str) -> None:
+def test_no_exception_of_any_kind_looks_like_a_divergence(broken: Broken, error: str) -> None:
     assert broken(error).returncode == 101
 
 
-def test_an_interrupt_exits_130(broken: Call) -> None:
+def test_an_interrupt_exits_130(broken: Broken) -> None:
     run = broken("KeyboardInterrupt()")
 
     assert (run.returncode, run.stdout, run.stderr) == (130, "", "divtrace: error: interrupted\n")

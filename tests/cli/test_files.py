@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from cli.command import Call
 
+from cli.command import Call
 from divtrace.cli._files import append_file, check_writable, write_file
 from divtrace.errors import UsageError
 
@@ -70,10 +70,17 @@ def test_an_interrupted_write_leaves_nothing_behind(tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_device_is_written_and_not_replaced() -> None:
-    write_file("/dev/null", b"gone")
-
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+def test_what_is_no_file_is_written_and_not_replaced(tmp_path: Path) -> None:
+    """A named pipe stands for devices: a test must not put /dev/null at stake, which root could replace."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        write_file(str(pipe), b"through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 def test_a_folder_cannot_be_written(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli.command import Call, divtrace, environment
 
+from cli.command import Call, divtrace, environment
 from divtrace.cli import main
 from divtrace.cli.app import COMMANDS, build
 from divtrace.exitcodes import ExitCode
@@ -144,7 +144,7 @@ def test_a_misspelt_command_is_answered_with_its_neighbour(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("analyze",), "PATH..."),
+        (("analyze",), "'PATH'"),
         (("analyze", "--frobnicate", "x"), "--frobnicate"),
         (("topology", "--tp", "sixteen"), "--tp"),
         (("topology", "--tp", "0"), "--tp"),

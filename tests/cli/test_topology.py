@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
+
 from cli.command import Call
 
 
 def groups(call: Call, *arguments: str, **variables: str) -> dict[str, Any]:
-    run = call("topology", *arguments, "--format", "json", **variables)
+    run = call("topology", *arguments, "--format", "json", cwd=None, **variables)
     assert (run.returncode, run.stderr) == (0, "")
     document: dict[str, Any] = json.loads(run.stdout)
     return document

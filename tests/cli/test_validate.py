@@ -58,6 +58,18 @@ def test_the_json_counts_and_lists_the_same(call: Call, tmp_path: Path) -> None:
     assert {(one["file"], one["line"]) for one in document["damage"]} >= {("rank1.jsonl", 13), ("rank2.jsonl", 1)}
 
 
+def test_one_run_of_several_is_picked(call: Call, tmp_path: Path) -> None:
+    traces.clean(tmp_path / "monday", run="monday")
+    file = traces.clean(tmp_path / "tuesday", run="tuesday") / "rank0.jsonl"
+    file.write_text(file.read_text(encoding="utf-8").replace('"bonus"', '"bonuss"'), encoding="utf-8")
+
+    assert call("validate", tmp_path, "--run", "monday").returncode == 0
+    assert "bonuss" in call("validate", tmp_path, "--run", "tuesday").stdout
+    mixed = call("validate", tmp_path)
+    assert (mixed.returncode, mixed.stdout) == (2, "")
+    assert "monday" in mixed.stderr
+
+
 def test_hostile_names_and_values_are_not_printed_raw(call: Call, tmp_path: Path) -> None:
     traces.clean(tmp_path)
     (tmp_path / "\x1b[31mrank7.jsonl").write_text('{"stage": "\\u001b[2J", "\\u001b]0;x": 1}\n', encoding="utf-8")
