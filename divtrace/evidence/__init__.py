@@ -1,1 +1,1 @@
-"""What people already have beside the traces: flight-recorder dumps, RAS snapshots, logs. Read offline, without torch."""
+"""Evidence beside the traces: flight-recorder dumps, RAS snapshots and logs, read offline and without torch."""

@@ -64,7 +64,7 @@ def conclude(
     facts = [with_own_rank(f, ranks_of_files.get(f.place.file), placing) for f in evidence.facts]
 
     placed = one_dump_per_rank(evidence.dumps)
-    named = {row.rank for row in (*operations, *facts) if row.rank is not None}
+    named = {o.rank for o in operations if o.rank is not None} | {f.rank for f in facts if f.rank is not None}
     groups, world = collect_groups(placed.by_rank, {*known_ranks, *named, *ranks_of_files.values()})
     facts = with_peer_ranks(facts, groups, topology, world)
     failing = _failing(facts)
@@ -229,8 +229,8 @@ def _timeouts(
     for fact in facts:
         if fact.kind == "timeout":
             label = fact.comm.label if fact.comm is not None else ""
-            op = fact.details.get("op")
-            key = (label, fact.number, op if isinstance(op, str) else None, fact.text)
+            stated = fact.details.get("op")
+            key = (label, fact.number, stated if isinstance(stated, str) else None, fact.text)
             logged.setdefault(key, set()).update(() if fact.rank is None else (fact.rank,))
     for (label, number_or_none, op, text), on in sorted(logged.items(), key=lambda item: (sorted(item[1]), item[0][3])):
         found.append(EvidenceTimeout(tuple(sorted(on)), label or None, number_or_none, op, "log", text))
@@ -273,6 +273,8 @@ def _notes(
                 f"{fact.place.file}:{fact.place.line} names ranks {_list(fact.group_ranks)} of a process group whose "
                 "members are not known."
             )
+    for literal, count in sorted(evidence.left_out.items()):
+        yield f"{count} further log lines with {literal!r} were counted and not read."
     if evidence.duplicates:
         yield f"{evidence.duplicates} repeated log statements were counted once."
 
@@ -281,7 +283,7 @@ def _next(windows: Mapping[int, Window], waits: Waits, numbers: LastNumbers, fai
     wanted = {wait.awaited[1] for wait in waits.unobserved}
     absent = [rank for rank, window in windows.items() if window.file is None]
     for rank in sorted(absent, key=lambda rank: (rank not in wanted, rank)):
-        yield f"rank {rank} left no dump: its log, exit status or stack would tell whether it was late, dead or elsewhere"
+        yield f"rank {rank} left no dump: its log or exit status would tell whether it was late, dead or elsewhere"
     for rank in sorted(numbers.horizons):
         yield f"a later dump of rank {rank}: the one at hand ends before its peers' last completed operation"
     for _, rank in waits.behind:

@@ -1,4 +1,4 @@
-"""Batches that schedulers printed, compared inside a replica: other requests on one rank are a divergence of their own."""
+"""Batches that schedulers printed, compared inside a replica; other requests on one rank are a divergence."""
 
 from __future__ import annotations
 

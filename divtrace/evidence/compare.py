@@ -160,7 +160,7 @@ def _causal_order(found: list[Mismatch]) -> list[Mismatch]:
 
 
 def _precedes(first: Mismatch, second: Mismatch) -> bool:
-    shared = {key for key in first.what.ranks} & {key for key in second.what.ranks}
+    shared = set(first.what.ranks) & set(second.what.ranks)
     if not shared:
         return False
     rank = min(shared)[1]

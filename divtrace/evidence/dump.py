@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from divtrace.evidence.dump_schema import Entry, RawDump, Sizes, Status
 from divtrace.evidence.facts import Communicator, Operation, Place, State
@@ -68,7 +70,7 @@ class Dump:
     last_created: int
     active_only: bool
     """No completed operation is in the dump although the ring has moved on: absent does not mean never issued."""
-    columns: tuple[list[int], list[int], list[int], list[int], list[int], list[int]]
+    columns: tuple[array[int], array[int], array[int], array[int], array[int], array[int]]
     """Per entry: record id, communicator, number, signature, state, time of creation in ns."""
     comms: list[Communicator]
 
@@ -165,18 +167,14 @@ def build_dump(raw: RawDump, path: str, rank: int | None) -> Dump:
     comms: list[Communicator] = []
     lanes: dict[Communicator, Lane] = {}
     lane_list: list[Lane] = []
-    records: list[int] = []
-    comm_column: list[int] = []
-    numbers: list[int] = []
-    signature_column: list[int] = []
-    states: list[int] = []
-    created: list[int] = []
+    records, numbers, created = array("q"), array("q"), array("q")
+    comm_column, signature_column, states = array("l"), array("l"), array("b")
     threads: dict[object, tuple[Lane, int]] = {}
     completed = 0
 
     # A ring that has wrapped may be written out of order.
     entries = raw.entries
-    if any(a.record_id > b.record_id for a, b in zip(entries, entries[1:], strict=False)):
+    if any(a.record_id > b.record_id for a, b in pairwise(entries)):
         entries = sorted(entries, key=lambda entry: entry.record_id)
     for position, entry in enumerate(entries, 1):
         key = (entry.profiling_name, entry.input_sizes, entry.output_sizes, entry.input_dtypes, entry.output_dtypes)

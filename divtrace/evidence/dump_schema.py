@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -13,17 +14,18 @@ MAXIMUM_DIMENSIONS = 16
 SHAPES_PER_BYTE = 4
 """Shape entries that may be walked per byte of the file: shared references could make them quadratic."""
 
+Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Sizes = tuple[tuple[int, ...], ...]
 
 
 class Entry(msgspec.Struct, gc=False, kw_only=True):
     """One recorded operation. Fields that older schemas or other backends lack have a default."""
 
-    record_id: int
+    record_id: Integer
     profiling_name: str
     process_group: tuple[str, str] = ("", "")
-    pg_id: int | None = None
-    collective_seq_id: int | None = None
+    pg_id: Integer | None = None
+    collective_seq_id: Integer | None = None
     p2p_seq_id: int | None = None
     op_id: int | None = None
     input_sizes: Sizes = ()
@@ -31,7 +33,7 @@ class Entry(msgspec.Struct, gc=False, kw_only=True):
     input_dtypes: tuple[str, ...] = ()
     output_dtypes: tuple[str, ...] = ()
     state: str = ""
-    time_created_ns: int | None = None
+    time_created_ns: Integer | None = None
     retired: bool = False
     timeout_ms: int | None = None
     is_p2p: bool = False
@@ -147,22 +149,16 @@ def _entries(value: Any, size: int) -> tuple[list[Entry], int, str]:
 
 def _check_shapes(entries: list[Any], budget: int) -> None:
     """Bound what the conversion will copy, before it copies: shapes may be shared a million times."""
-    for entry in entries:
-        if type(entry) is not dict:
-            continue
-        for name in ("input_sizes", "output_sizes"):
-            shapes = entry.get(name)
-            if type(shapes) is not list:
-                continue
-            budget -= len(shapes)
-            if len(shapes) > MAXIMUM_TENSORS or budget < 0:
-                raise RefusedPickleError("has more tensors than any operation")
-            for shape in shapes:
-                if type(shape) is list and len(shape) > MAXIMUM_DIMENSIONS:
-                    raise RefusedPickleError("has a tensor of more dimensions than any")
-        for name in ("input_dtypes", "output_dtypes"):
-            types = entry.get(name)
-            if type(types) is list:
-                budget -= len(types)
-                if len(types) > MAXIMUM_TENSORS or budget < 0:
-                    raise RefusedPickleError("has more types than any operation has tensors")
+    for name in ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes"):
+        lists = [found for entry in entries if type(entry) is dict and type(found := entry.get(name)) is list]
+        widths = list(map(len, lists))
+        budget -= sum(widths)
+        if max(widths, default=0) > MAXIMUM_TENSORS or budget < 0:
+            raise RefusedPickleError("has more tensors than any operation")
+        if name.endswith("sizes"):
+            try:
+                dimensions = max(map(len, chain.from_iterable(lists)), default=0)
+            except TypeError:
+                dimensions = max((len(s) for s in chain.from_iterable(lists) if type(s) in (list, tuple)), default=0)
+            if dimensions > MAXIMUM_DIMENSIONS:
+                raise RefusedPickleError("has a tensor of more dimensions than any")

@@ -70,6 +70,8 @@ class Operation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     time: str | None = None
     """As the log prints it: local time, often without a year; never used to order ranks."""
     thread: str | None = None
+    process: str | None = None
+    """The process as the log names it, such as `Worker_TP1 pid=28502`."""
     text: str = ""
 
 

@@ -1,4 +1,4 @@
-"""From dumps and log operations to what the wait-for analysis asks: last and pending number per communicator and rank."""
+"""What the wait-for analysis asks, from dumps and log operations: last and pending number of every rank."""
 
 from __future__ import annotations
 

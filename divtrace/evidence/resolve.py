@@ -38,8 +38,7 @@ def with_own_rank(item: _T, file_rank: int | None, place_rank: PlaceRank) -> _T:
     rank = place_rank(item.coordinates) if item.coordinates is not None else None
     if rank is None and item.coordinates is None:
         # A file of one rank may still quote a parent process, which is no rank.
-        named = isinstance(item, Fact) and item.process is not None
-        rank = None if named else file_rank
+        rank = file_rank if item.process is None else None
     return item if rank is None else msgspec.structs.replace(item, rank=rank)
 
 
@@ -70,8 +69,7 @@ def joined_operations(operations: Iterable[Operation]) -> list[Operation]:
 
 
 def _compatible(first: Operation, second: Operation) -> bool:
-    both = first.comm is not None and second.comm is not None
-    if both and first.comm is not None and second.comm is not None and first.comm.name != second.comm.name:
+    if first.comm is not None and second.comm is not None and first.comm.name != second.comm.name:
         return False
     if first.op is not None and second.op is not None and first.op != second.op:
         return False

@@ -21,7 +21,7 @@ class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
         raise RefusedPickleError(f"names the global {module_name[:60]}.{global_name[:60]}")
 
-    def persistent_load(self, pid: Any) -> NoReturn:
+    def persistent_load(self, _pid: Any) -> NoReturn:
         raise RefusedPickleError("has a persistent id")
 
 
@@ -86,7 +86,8 @@ def load_plain(data: bytes) -> Any:
     """
     check_opcodes(data)
     try:
-        return _PlainUnpickler(io.BytesIO(data)).load()
+        # Without peek the C unpickler would ask the stream for every single opcode.
+        return _PlainUnpickler(io.BufferedReader(io.BytesIO(data), 1 << 17)).load()
     except RefusedPickleError:
         raise
     except (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:

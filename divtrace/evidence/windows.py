@@ -71,7 +71,8 @@ def last_numbers(groups: Sequence[GroupLanes], by_rank: dict[int, Dump], ended: 
                 other, passed, op = max(beyond, key=lambda item: (item[1], -item[0]))
                 unsure = " (which a rank may finish before the others arrive)" if op in ROOTED else ""
                 horizons[rank].append(
-                    f"the dump ends at {group.label} #{max(number, 0)}, but rank {other} completed {op} #{passed}{unsure}"
+                    f"the dump ends at {group.label} #{max(number, 0)}, "
+                    f"but rank {other} completed {op} #{passed}{unsure}"
                 )
     return LastNumbers(numbers, {rank: sorted(why)[0] for rank, why in sorted(horizons.items())})
 
@@ -84,8 +85,9 @@ def _last_of(group: GroupLanes, dump: Dump, rank: int, agreed: int | None, *, co
         return max(lane.last, counted)
     if dump.from_start:
         return -1
-    # pg_id counts a process's own groups. It is used only where all peers agree on it and this rank uses it for nothing else.
+    # pg_id counts a process's own groups: used only where all peers agree on it and this rank has no other use for it.
     if agreed is None or not countable or any(lane.pg_id == agreed for lane in dump.lanes.values()):
         return None
-    counted = dump.status.get(agreed, (None,))[0]
-    return -1 if counted is None and dump.status else counted
+    if not dump.status:
+        return None
+    return dump.status[agreed][0] if agreed in dump.status else -1

@@ -25,15 +25,18 @@ _CHECK = re.compile(
 )
 _CHANNEL = re.compile(
     rf"DeepEP timeout for (?P<what>(?:dispatch|combine) (?:senders|receivers)), rank (?P<rank>{_N}), "
-    rf"responsible_channel = (?P<channel>{_N})(?:, (?:tokens remained: (?P<remained>-?{_N})|expect = (?P<expect>-?{_N})))?"
+    rf"responsible_channel = (?P<channel>{_N})"
+    rf"(?:, (?:tokens remained: (?P<remained>-?{_N})|expect = (?P<expect>-?{_N})))?"
 )
 _LOW_LATENCY = re.compile(
     rf"DeepEP timeout for (?P<what>dispatch receive|combine receive|barrier), rank (?P<rank>{_N})"
     rf"(?:, local_expert_idx (?P<expert>{_N}))?, (?:src_rank|dst_rank) (?P<peer>{_N})"
 )
 _NVL = re.compile(
-    rf"DeepEP (?P<what>(?:dispatch|combine)[\w ()]{{1,60}}) timeout(?: \([\w ]{{1,40}}\))?, channel: (?P<channel>{_N}), "
-    rf"RDMA: (?P<rdma>{_N}), nvl: (?P<nvl>{_N})(?:, src RDMA(?: lane)?: (?P<srdma>{_N}))?(?:, (?:src|dst) (?:nvl|NVL): (?P<snvl>{_N}))?"
+    rf"DeepEP (?P<what>(?:dispatch|combine)[\w ()]{{1,60}}) timeout(?: \([\w ]{{1,40}}\))?, "
+    rf"channel: (?P<channel>{_N}), "
+    rf"RDMA: (?P<rdma>{_N}), nvl: (?P<nvl>{_N})(?:, src RDMA(?: lane)?: (?P<srdma>{_N}))?"
+    rf"(?:, (?:src|dst) (?:nvl|NVL): (?P<snvl>{_N}))?"
 )
 _ELASTIC = re.compile(
     rf"DeepEP (?P<what>notify|NVLink barrier|(?:dispatch|combine) \([\w\- ]{{1,60}}\)) timeout, "
@@ -75,8 +78,8 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
         )
     found = more.match(_CHANNEL)
     if found is not None:
-        details = {"what": found["what"], "channel": int(found["channel"])}
-        return (_fact("timeout", line, where, found, int(found["rank"]), **details),)
+        channel = int(found["channel"])
+        return (_fact("timeout", line, where, found, int(found["rank"]), what=found["what"], channel=channel),)
     found = more.match(_NVL)
     if found is not None:
         own = int(found["rdma"]) * NVLINK_PEERS + int(found["nvl"])

@@ -27,7 +27,8 @@ LITERALS = (
 )
 
 _TIMEOUT = re.compile(
-    r"\[[^\]]*unbound_buffer\.cc:\d+\] Timed out waiting (?P<ms>\d{1,12})ms for (?P<way>recv|send) operation to complete"
+    r"\[[^\]]*unbound_buffer\.cc:\d+\] Timed out waiting "
+    r"(?P<ms>\d{1,12})ms for (?P<way>recv|send) operation to complete"
 )
 _PLAIN_TIMEOUT = re.compile(r"gloo\S*\] Timed out waiting (?P<ms>\d{1,12})ms for (?P<way>recv|send) operation")
 _ENFORCE = re.compile(
@@ -38,7 +39,8 @@ _LOST = re.compile(
     r"\[(?P<peer>[^\]]{1,80})\]:(?P<port>\d{1,9})(?:: (?P<why>[^.\n]{1,120}))?"
 )
 _FAILED = re.compile(
-    r"(?:\[Rank (?P<own>\d{1,7})\]: )?Ranks? (?P<ranks>\d[\d, ]{0,20000}?) failed to pass monitoredBarrier in (?P<ms>\d{1,12}) ms"
+    r"(?:\[Rank (?P<own>\d{1,7})\]: )?Ranks? (?P<ranks>\d[\d, ]{0,20000}?) "
+    r"failed to pass monitoredBarrier in (?P<ms>\d{1,12}) ms"
 )
 _REACHED = re.compile(
     r"Rank (?P<own>\d{1,7}) successfully reached monitoredBarrier, but received errors while waiting for send/recv "

@@ -27,7 +27,8 @@ _PREFIX = re.compile(
     | \[pod/[\w.\-]+(?:/[\w.\-]+)?\]\s
     | \((?P<process>[A-Za-z_][\w.:\-]{0,80}(?:\ (?:pid|rank|ip)=[\w.:\-]+,?){1,4})\)\s
     | (?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\s(?P<vllm>\d\d-\d\d\ \d\d:\d\d:\d\d)\s\[[\w./\-]+:\d+\]\s?
-    | \[(?P<sglang>\d{4}-\d\d-\d\d\ \d\d:\d\d:\d\d(?:\.\d{3})?)(?P<place>(?:\ (?:ATTN_CP|MOE_DP|DP|PP|TP|EP)\d{1,6})*)\]\s
+    | \[(?P<sglang>\d{4}-\d\d-\d\d\ \d\d:\d\d:\d\d(?:\.\d{3})?)
+        (?P<place>(?:\ (?:ATTN_CP|MOE_DP|DP|PP|TP|EP)\d{1,6})*)\]\s
     | \[(?P<bare>(?:(?:ATTN_CP|MOE_DP|DP|PP|TP|EP)\d{1,6}\ ?){1,6})\]\s
     | \[[EWIF](?P<glog>\d{3,4}\ \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s(?:\d+\s)?[\w.\-/]+:\d+\]\s?
     | [EWIF](?P<pylog>\d{4}\ \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s\d+\s[\w.\-/]+:\d+\]\s?
@@ -56,7 +57,7 @@ class Line:
         self.process: str | None = None
         self.time: str | None = None
         quick = _COMMON.match(raw)
-        if quick is not None and "\x1b" not in raw and "m" != raw[quick.end() : quick.end() + 1]:
+        if quick is not None and "\x1b" not in raw and raw[quick.end() : quick.end() + 1] != "m":
             self.rank = int(quick[1])
             self.time = quick[2]
             self.text = raw[quick.end() :]

@@ -23,15 +23,18 @@ _AT_WORK = re.compile(
     rf"{_TAG}(?:Timeout at [NHR]CCL work: (?P<a>\d{{1,18}}),"
     r"|Exception \(either an error or timeout\) detected by watchdog at work: (?P<b>\d{1,18}),"
     r"|\s?failure detected by watchdog at work sequence id: (?P<c>\d{1,18}) PG status:)"
-    r" last enqueued (?:[NHR]CCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:[NHR]CCL )?work: (?P<completed>-?\d{1,18})"
+    r" last enqueued (?:[NHR]CCL )?work: (?P<enqueued>-?\d{1,18}), "
+    r"last completed (?:[NHR]CCL )?work: (?P<completed>-?\d{1,18})"
 )
 _SIGNAL = re.compile(
-    rf"(?:{_TAG})?Received a dump signal due to a collective timeout from (?:this local rank|\s*rank (?P<from>\d{{1,7}})) "
+    rf"(?:{_TAG})?Received a dump signal due to a collective timeout from "
+    r"(?:this local rank|\s*rank (?P<from>\d{1,7})) "
     r"and we will try our best to dump the debug info\. "
     r"Last enqueued [NHR]CCL work: (?P<enqueued>-?\d{1,18}), last completed [NHR]CCL work: (?P<completed>-?\d{1,18})"
 )
 _STUCK = re.compile(
-    rf"(?:{_TAG})?(?:ProcessGroup[NH]CCL's|\S+) watchdog got stuck for (?P<seconds>\d{{1,9}}) ?(?:seconds|sec) without making progress"
+    rf"(?:{_TAG})?(?:ProcessGroup[NH]CCL's|\S+) watchdog got stuck for "
+    r"(?P<seconds>\d{1,9}) ?(?:seconds|sec) without making progress"
 )
 
 LITERALS = (
@@ -82,6 +85,7 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
                 numel_in=_number(groups["nin"]),
                 numel_out=_number(groups["nout"]),
                 state="timeout",
+                process=line.process,
                 timeout_ms=int(found["timeout"]),
                 ran_ms=int(found["ran"]),
                 time=line.time,
@@ -128,6 +132,7 @@ def _counts(line: Line, found: re.Match[str], where: Where, number: int | None, 
         comm=_comm(groups, "nccl"),
         number=number,
         state="timeout" if state else None,
+        process=line.process,
         last_enqueued=int(found["enqueued"]),
         last_completed=int(found["completed"]),
         time=line.time,

@@ -18,7 +18,8 @@ _LIMIT = 2000
 
 _HEAD = re.compile(r"#(?P<group>\d{1,6}-\d{1,6}) \((?P<hash>[0-9a-f]{4,32})\) (?P<what>MISMATCH|INCOMPLETE|DEAD)")
 _WHICH = re.compile(
-    r"Communicator ranks have different (?P<what>[\w ]{1,60}?) (?:operation )?counts|different (?P<status>[\w ]{1,60}) status"
+    r"Communicator ranks have different (?P<what>[\w ]{1,60}?) (?:operation )?counts"
+    r"|different (?P<status>[\w ]{1,60}) status"
 )
 _COUNT = re.compile(r"(?P<ranks>\d{1,9}) ranks? ha(?:s|ve) launched up to operation (?P<number>\d{1,18})")
 _ONE = re.compile(r"Rank (?P<rank>\d{1,7}) has launched up to operation (?P<number>\d{1,18})")

@@ -4,7 +4,6 @@ are decoded and read."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,9 @@ BLOCK = 4 << 20
 """Bytes that are searched at once."""
 LOOK_AHEAD = 512 << 10
 """Bytes behind a line that its reader may look at; the block's end is kept back by as much."""
+MAXIMUM_LINES = 100_000
+"""Lines of one file that are read for one literal; what comes behind them is counted and left out. Debug output of
+every step would otherwise fill the memory, and nobody reads the hundred thousandth repetition of a timeout."""
 _KEY = 5
 """First characters by which a literal is told from the others."""
 
@@ -29,13 +31,13 @@ _KEY = 5
 _ASCII = bytes(byte if byte < 128 else 1 for byte in range(256))
 
 
-def _by_key() -> dict[bytes, tuple[tuple[bytes, int], ...]]:
-    table: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
-    for position, family in enumerate(FAMILIES):
+def _by_key() -> dict[bytes, tuple[tuple[bytes, Family], ...]]:
+    table: dict[bytes, list[tuple[bytes, Family]]] = defaultdict(list)
+    for family in FAMILIES:
         for literal in family.literals:
             encoded = literal.encode("ascii")
-            table[encoded[:_KEY]].append((encoded, position))
-    return {key: tuple(entries) for key, entries in table.items()}
+            table[encoded[:_KEY]].append((encoded, family))
+    return {key: tuple(sorted(entries, key=lambda entry: -len(entry[0]))) for key, entries in table.items()}
 
 
 _TABLE = _by_key()
@@ -48,6 +50,8 @@ class ScanResult:
     operations: list[Operation] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     not_understood: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    """By literal: lines behind MAXIMUM_LINES that were not read."""
     duplicates: int = 0
     problem: str | None = None
     """Why the file was not read to its end."""
@@ -81,6 +85,7 @@ def scan(path: Path, name: str) -> ScanResult:
             result.problem = str(error)
         scanner.block(rest, last=True)
     result.lines = scanner.line_number - 1
+    result.left_out = dict(sorted(result.left_out.items()))
     return result
 
 
@@ -91,6 +96,8 @@ class _Scanner:
         self.line_number = 1
         self.consumed_to = 0
         self.seen: set[tuple[object, ...]] = set()
+        self.plain: dict[bytes, int] = {}
+        self.counts: dict[bytes, int] = defaultdict(int)
 
     def block(self, data: bytes, *, last: bool) -> bytes:
         """Read the lines of one block; what must be offered again with the next block."""
@@ -101,71 +108,104 @@ class _Scanner:
                 if len(data) < BLOCK + 4 * LOOK_AHEAD:
                     return data
                 limit = len(data) - LOOK_AHEAD
-        at = 0
         number = self.line_number
+        counted = 0
+        end = -1
+        start = 0
+        families: list[Family] = []
         for offset in _offsets(data[:limit]):
-            if offset < at:
-                continue
-            start = data.rfind(b"\n", at, offset) + 1 or at
-            number += data.count(b"\n", at, start)
-            end = data.find(b"\n", offset)
-            end = len(data) if end < 0 else end
-            self._line(data, start, end, number)
-            at = min(end + 1, limit) if end + 1 <= limit else limit
-            number += end + 1 <= limit
-        self.line_number = number + data.count(b"\n", at, limit)
+            if offset > end:
+                if families:
+                    self._line(data, start, end, number, families)
+                    families = []
+                start = data.rfind(b"\n", counted, offset) + 1 or counted
+                number += data.count(b"\n", counted, start)
+                counted = start
+                end = data.find(b"\n", offset)
+                if end < 0:
+                    end = len(data)
+            family = self._family_at(data, offset)
+            if family is not None and family not in families:
+                families.append(family)
+        if families:
+            self._line(data, start, end, number, families)
+        self.line_number = number + data.count(b"\n", counted, limit)
         return data[limit:]
 
-    def _line(self, data: bytes, start: int, end: int, number: int) -> None:
+    def _family_at(self, data: bytes, offset: int) -> Family | None:
+        for literal, family in _TABLE[data[offset : offset + _KEY]]:
+            if data.startswith(literal, offset):
+                count = self.counts[literal] = self.counts[literal] + 1
+                if count <= MAXIMUM_LINES:
+                    return family
+                name = literal.decode("ascii").strip()
+                self.result.left_out[name] = count - MAXIMUM_LINES
+                return None
+        return None
+
+    def _line(self, data: bytes, start: int, end: int, number: int, families: list[Family]) -> None:
         if number <= self.consumed_to:
             return
         raw = data[start : min(end, start + MAXIMUM_LINE)]
+        known = self.plain.get(raw)
+        if known is not None:
+            self.result.duplicates += known
+            return
         line = Line(raw.decode("utf-8", "replace"), number)
-        more = Following(line, _fetcher(data, end + 1, number))
-        for family in _families(raw):
+        fetch = _Fetch(data, end + 1, number)
+        more = Following(line, fetch)
+        told = 0
+        understood = True
+        for family in families:
             findings = family.read(line, more, self.where)
             if findings is None:
+                understood = False
                 counts = self.result.not_understood
                 counts[family.name] = counts.get(family.name, 0) + 1
                 continue
             for finding in findings:
+                told += 1
                 self._keep(finding)
+        if understood and not fetch.given:
+            # The same bytes again tell the same again, because no other line was looked at.
+            self.plain[raw] = told
         self.consumed_to = number + more.consumed
 
     def _keep(self, finding: Finding) -> None:
         if isinstance(finding, Operation):
             key: tuple[object, ...] = (
-                finding.format, finding.rank, finding.coordinates, finding.group_rank, finding.number, finding.op,
-                finding.comm, finding.last_enqueued, finding.state,
-            )  # fmt: skip
+                finding.rank,
+                finding.coordinates,
+                finding.group_rank,
+                finding.number,
+                finding.op,
+                finding.comm,
+                finding.last_enqueued,
+                finding.state,
+                finding.format,
+            )
+            rows: list[Operation] | list[Fact] = self.result.operations
         else:
+            own = finding.place.line if finding.kind in ("batch", "stack", "snapshot", "note") else None
+            text = None if finding.group_ranks else finding.text
             key = (
-                finding.format, finding.kind, finding.rank, finding.coordinates, finding.process, finding.group_rank,
-                finding.group_ranks, finding.number,
-                finding.place.line if finding.kind in ("batch", "stack", "snapshot", "note") else finding.text,
-            )  # fmt: skip
+                finding.rank,
+                finding.coordinates,
+                finding.group_rank,
+                finding.group_ranks,
+                finding.number,
+                finding.process,
+                finding.kind,
+                finding.format,
+                text,
+                own,
+            )
+            rows = self.result.facts
         if key in self.seen:
             self.result.duplicates += 1
             return
         self.seen.add(key)
-        if isinstance(finding, Operation):
-            self.result.operations.append(finding)
-        else:
-            self.result.facts.append(finding)
-
-
-def _families(raw: bytes) -> Iterator[Family]:
-    """The families of which a literal stands in the line, in the order of the registry."""
-    for family in FAMILIES:
-        if any(literal in raw for literal in _ENCODED[family.name]):
-            yield family
-
-
-_ENCODED = {family.name: tuple(literal.encode("ascii") for literal in family.literals) for family in FAMILIES}
-
-
-def _fetcher(data: bytes, start: int, number: int) -> "_Fetch":
-    return _Fetch(data, start, number)
+        rows.append(finding)  # type: ignore[arg-type]  # chosen by the finding's own type above
 
 
 class _Fetch:
@@ -180,13 +220,15 @@ class _Fetch:
         self.given = 0
 
     def __call__(self, distance: int) -> Line | None:
-        if distance != self.given + 1 or self.at >= len(self.data):
+        if distance != self.given + 1:
+            return None
+        self.given = distance
+        if self.at >= len(self.data):
             return None
         end = self.data.find(b"\n", self.at)
         end = len(self.data) if end < 0 else end
         raw = self.data[self.at : min(end, self.at + MAXIMUM_LINE)]
         self.at = end + 1
-        self.given = distance
         return Line(raw.decode("utf-8", "replace"), self.number + distance)
 
 

@@ -24,7 +24,8 @@ LITERALS = (
 _LIMIT = 40
 
 _WATCHDOG = re.compile(
-    r"(?:Scheduler w|W)atchdog timeout \(self\.watchdog_timeout=(?P<seconds>[\d.]{1,12})(?:, self\.soft=(?P<soft>True|False))?\)"
+    r"(?:Scheduler w|W)atchdog timeout \(self\.watchdog_timeout=(?P<seconds>[\d.]{1,12})"
+    r"(?:, self\.soft=(?P<soft>True|False))?\)"
 )
 _SIZE = re.compile(r"(?:scheduler\.cur_batch_for_debug|self\.cur_batch)\.batch_size\(\)=(?P<size>\d{1,7})")
 _SHORT_SIZE = re.compile(r"(?<![\w.])batch_size\(\)=(?P<size>\d{1,7})(?:, first_req=(?P<first>[\w\-.…]{1,120}))?")
@@ -32,10 +33,12 @@ _REQUESTS = re.compile(r"\.reqs=\[")
 _REQUEST = re.compile(r"Req\(rid='?(?P<rid>[^\s,')]{1,200})'?")
 _OUTPUT = re.compile(r"output_ids=(?:array\('q', )?\[(?P<ids>[\d,\s]{0,4000000})\]")
 _DIVERGENCE = re.compile(
-    r"Found rank divergence for (?P<count>\d{1,9}) events\(s\)! local hash: (?P<hash>(?:0x)?[0-9a-f]{1,64}), events = \[(?P<events>.{0,4000})"
+    r"Found rank divergence for (?P<count>\d{1,9}) events\(s\)! "
+    r"local hash: (?P<hash>(?:0x)?[0-9a-f]{1,64}), events = \[(?P<events>.{0,4000})"
 )
 _CANARY = re.compile(
-    r"kv_canary violation: launch_tag=(?P<tag>\S{1,120}) fail_reason=(?P<reason>\S{1,200})(?P<rest>(?: \w+=\S{1,120}){0,12})"
+    r"kv_canary violation: launch_tag=(?P<tag>\S{1,120}) fail_reason=(?P<reason>\S{1,200})"
+    r"(?P<rest>(?: \w+=\S{1,120}){0,12})"
 )
 _PLAN = re.compile(
     r"\[DSPARK-CPS\] num_reqs=(?P<requests>\d{1,7}) budget=(?P<budget>-?\d{1,9}) gamma=(?P<gamma>\d{1,6}) "
@@ -45,7 +48,8 @@ _PLAN_ROW = re.compile(
     r"\[DSPARK-CPS\]\s+req=(?P<req>\d{1,9}) prefix=(?P<prefix>\d{1,9}) verify_len=(?P<verify_len>\d{1,9})"
 )
 _GRAPH = re.compile(
-    r"Decode graph replay: worker=(?P<worker>\S{1,80}) key_size=(?P<size>\d{1,9}) \((?P<unit>\w{1,40})\) mode=(?P<mode>\S{1,80}) raw_bs=(?P<batch>\d{1,9})"
+    r"Decode graph replay: worker=(?P<worker>\S{1,80}) key_size=(?P<size>\d{1,9}) "
+    r"\((?P<unit>\w{1,40})\) mode=(?P<mode>\S{1,80}) raw_bs=(?P<batch>\d{1,9})"
 )
 
 

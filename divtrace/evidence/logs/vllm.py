@@ -23,7 +23,8 @@ _NO_BLOCK = re.compile(
 )
 _RPC = re.compile(r"(?P<error>TimeoutError: )?RPC call to (?P<method>\w{1,80}) timed out")
 _DIED = re.compile(
-    r"Worker proc (?P<name>[\w.:\-]{1,80}?)-(?P<index>\d{1,7}) died unexpectedly(?: \(exit code: (?P<code>-?\d{1,6})\))?"
+    r"Worker proc (?P<name>[\w.:\-]{1,80}?)-(?P<index>\d{1,7}) died unexpectedly"
+    r"(?: \(exit code: (?P<code>-?\d{1,6})\))?"
 )
 _CRASHED = re.compile(
     r"Subprocess (?P<name>[\w.:\-]{1,80}) (?:\(pid=(?P<pid>\d{1,9})\) )?crashed with exit code (?P<code>-?\d{1,6})"
