@@ -15,13 +15,13 @@ from divtrace.errors import UsageError
 STDOUT = "-"
 
 
-def document(answer: Any) -> str:
-    """An answer as a JSON document that a terminal can show: two spaces of indentation, one line break at the end."""
+def document(answer: Any) -> bytes:
+    """An answer as a JSON document that a terminal can show, in UTF-8 and indented, with a line break at the end."""
     import msgspec
 
     from divtrace.output.escape import json_text
 
-    return json_text(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()) + "\n"
+    return encoded(json_text(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()) + "\n")
 
 
 def is_stdout(name: str | None) -> bool:
@@ -117,20 +117,7 @@ def write_stdout(content: str | bytes) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        drop_output()
         raise UsageError(f"cannot write to standard output: {error.strerror}") from error
-
-
-def drop_output() -> None:
-    """Point the standard streams that can no longer be written at nothing, so that the last flush is quiet."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except OSError:
-            os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
 
 
 def _is_replaceable(file: Path) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from divtrace.cli._console import wants_color
-from divtrace.cli._files import STDOUT, check_writable, write_answer
+from divtrace.cli._files import STDOUT, check_writable, encoded, write_answer
 from divtrace.errors import UsageError
 from divtrace.exitcodes import ExitCode
 
@@ -64,8 +64,8 @@ def deliver(report: Report, wanted: Sequence[Target], terminal: Terminal, consol
             console.note(f"wrote {file}")
 
 
-def render(report: Report, target: Target, terminal: Terminal) -> str:
-    """The report in the format of this target, as wide as the terminal if that is where it goes."""
+def render(report: Report, target: Target, terminal: Terminal) -> str | bytes:
+    """The report in the format of this target: text for people, who may use any encoding, and bytes for programs."""
     from divtrace.output import OUTPUTS, OutputOptions
 
     to_stdout = target.file == STDOUT
@@ -74,7 +74,8 @@ def render(report: Report, target: Target, terminal: Terminal) -> str:
         color=wants_color(terminal.color, sys.stdout if to_stdout else None),
         verbose=terminal.verbose > 0,
     )
-    return OUTPUTS[target.format].render(report, options)
+    content = OUTPUTS[target.format].render(report, options)
+    return content if target.format == "text" else encoded(content)
 
 
 def _target(text: str) -> Target:

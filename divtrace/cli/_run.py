@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from divtrace.cli._console import say, say_error
-from divtrace.cli._files import drop_output, write_stdout
+from divtrace.cli._files import write_stdout
 from divtrace.errors import DivtraceError, UsageError
 from divtrace.exitcodes import ExitCode
+
+if TYPE_CHECKING:
+    from typer import TyperException
 
 PROGRAM = "divtrace"
 COMPLETION_VARIABLE = "_DIVTRACE_COMPLETE"
@@ -42,7 +45,6 @@ def run(arguments: list[str]) -> int:
         say_error("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        drop_output()
         return OUTPUT_CLOSED
     except Exception as error:
         return _crash(error, session)
@@ -73,12 +75,17 @@ def _dispatch(arguments: list[str], session: Session) -> int:
         _refuse(error)
 
 
-def _refuse(error: Exception) -> NoReturn:
+def _refuse(error: TyperException) -> NoReturn:
     """Turn an error of the command line's syntax into one of ours: one line, and where to read on."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else PROGRAM
-    message = " ".join(error.format_message().split()) if hasattr(error, "format_message") else str(error)
-    raise UsageError(message.rstrip("."), hint=f"{path} --help lists what it takes") from None
+    message = " ".join(error.format_message().split()).rstrip(".")
+    parameter = getattr(error, "param", None)
+    if parameter is not None and context is not None:
+        source = context.get_parameter_source(parameter.name)
+        if source is not None and source.name == "ENVIRONMENT":
+            message += f" (from {parameter.envvar})"
+    raise UsageError(message, hint=f"{path} --help lists what it takes") from None
 
 
 def _crash(error: Exception, session: Session) -> int:

@@ -42,7 +42,7 @@ def command(*, layout: Layout, answer: Answer, _terminal: Terminal) -> ExitCode:
     return ExitCode.CLEAN
 
 
-def _as_json(groups: Topology, sizes: Sizes | None, ranks: int) -> str:
+def _as_json(groups: Topology, sizes: Sizes | None, ranks: int) -> bytes:
     answer = {
         "schema": "divtrace.topology/1",
         "ranks": ranks,

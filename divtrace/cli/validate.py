@@ -41,7 +41,7 @@ def _counts(traces: Traces) -> dict[str, int]:
     }
 
 
-def _as_json(traces: Traces) -> str:
+def _as_json(traces: Traces) -> bytes:
     answer = {
         "schema": "divtrace.validation/1",
         **_counts(traces),

@@ -247,13 +247,18 @@ def test_the_order_of_the_paths_does_not_matter(call: Call, tmp_path: Path) -> N
 
 
 def test_standard_output_in_another_encoding_loses_nothing(tmp_path: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "divtrace", "analyze", traces.diverged(tmp_path, req="请求")],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=environment(PYTHONIOENCODING="ascii"),
-        check=False,
-    )
+    def written(form: str) -> bytes:
+        run = subprocess.run(
+            [sys.executable, "-m", "divtrace", "analyze", folder, "--format", form],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment(PYTHONIOENCODING="ascii"),
+            check=False,
+        )
+        assert (run.returncode, run.stderr) == (1, b"")
+        return run.stdout
 
-    assert (run.returncode, run.stderr) == (1, b"")
-    assert b"\\u8bf7\\u6c42" in run.stdout
+    folder = traces.diverged(tmp_path, req="requête 请求")
+
+    assert b"requ\\xeate \\u8bf7\\u6c42" in written("text")
+    assert json.loads(written("json"))["first"]["req"] == "requête 请求"

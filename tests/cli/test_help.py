@@ -159,3 +159,12 @@ def test_wrong_usage_is_one_line_and_a_hint(call: Call, arguments: tuple[str, ..
     assert error.startswith("divtrace: error: ")
     assert named in error
     assert hint == f"hint: divtrace {arguments[0]} --help lists what it takes"
+
+
+def test_a_wrong_variable_is_named(call: Call) -> None:
+    from_environment = call("topology", DIVTRACE_TP="many")
+    from_arguments = call("topology", "--tp", "many", DIVTRACE_TP="4")
+
+    assert from_environment.returncode == 2
+    assert from_environment.stderr.splitlines()[0].endswith("(from DIVTRACE_TP)")
+    assert "DIVTRACE_TP" not in from_arguments.stderr
