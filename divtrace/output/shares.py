@@ -46,8 +46,6 @@ def _key(value: Any) -> bytes:
 def _marked(value: Any, distinct: Sequence[Any], index: int | None) -> frozenset[int]:
     if isinstance(value, list | tuple) and index is not None:
         return frozenset({min(index, len(value))})
-    if len(distinct) < 2:
-        return frozenset()
     if isinstance(value, list | tuple):
         others = [{_key(element) for element in other} for other in distinct if isinstance(other, list | tuple)]
         common = set.intersection(*others)

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from output.builders import HOSTILE
 
 from divtrace.output.escape import (
     github_message,
@@ -19,6 +18,7 @@ from divtrace.output.escape import (
     sentence,
     terminal,
 )
+from output.builders import HOSTILE
 
 
 @pytest.mark.parametrize(

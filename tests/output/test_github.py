@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from output.builders import consequence, finding, report, telling_report
-from output.golden_files import check_golden
-from output.test_text import hostile_report
 
 from divtrace.output import OUTPUTS
 from divtrace.report.model import Report, Verdict, Where
+from output.builders import consequence, finding, report, telling_report
+from output.golden_files import check_golden
+from output.test_text import hostile_report
 
 COMMAND = re.compile(r"::(error|warning|notice) ((?:[a-z]+=[^,:\r\n]*,)*[a-z]+=[^,:\r\n]*)::([^\r\n]*)")
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
-from output.builders import consequence, finding, replica, report, request, telling_report
-from output.golden_files import check_golden
-from output.test_text import hostile_report
 
 from divtrace.output import OUTPUTS
 from divtrace.report.model import Report, Verdict
+from output.builders import consequence, finding, replica, report, request, telling_report
+from output.golden_files import check_golden
+from output.test_text import hostile_report
 
 
 def suites(shown: Report) -> list[TestSuite]:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from output.builders import HOSTILE, consequence, coverage, finding, report, telling_report
-from output.golden_files import check_golden
-from output.test_text import hostile_report
 
 from divtrace.output import OUTPUTS
 from divtrace.report.model import VERDICTS, NotCompared, Report, Verdict
+from output.builders import HOSTILE, consequence, coverage, finding, report, telling_report
+from output.golden_files import check_golden
+from output.test_text import hostile_report
 
 ONE_MEBIBYTE = 1 << 20
 
@@ -77,6 +77,13 @@ def test_a_sentence_cannot_start_a_block(start: str) -> None:
     summary = text.split("\n\n")[1]
 
     assert [token.type for token in tokens(summary)][:2] == ["paragraph_open", "inline"]
+
+
+def test_a_long_sentence_is_cut() -> None:
+    text = markdown_of(report(summary="x" * 10_000))
+
+    assert "x" * 600 + "..." in text
+    assert "x" * 601 not in text
 
 
 def test_five_thousand_hostile_findings_fit_into_a_job_summary() -> None:

@@ -7,11 +7,11 @@ import sys
 
 import msgspec
 import pytest
-from output.builders import report, telling_report
-from output.test_text import hostile_report
 
 from divtrace.output import OUTPUTS
 from divtrace.report.model import Report
+from output.builders import report, telling_report
+from output.test_text import hostile_report
 
 every_format = pytest.mark.parametrize("name", OUTPUTS)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from output.builders import UNKNOWN_LAG
 
 from divtrace.output.quantities import count, duration, lag_words
 from divtrace.report.model import Lag
+from output.builders import UNKNOWN_LAG
 
 
 def test_counts_have_a_noun_in_the_right_number() -> None:

@@ -6,19 +6,6 @@ import re
 import unicodedata
 
 import pytest
-from output.builders import (
-    HOSTILE,
-    UNKNOWN_LAG,
-    consequence,
-    coverage,
-    end,
-    finding,
-    place,
-    replica,
-    report,
-    telling_report,
-)
-from output.golden_files import check_golden
 
 from divtrace.output import OUTPUTS, OutputOptions
 from divtrace.report.model import (
@@ -32,6 +19,19 @@ from divtrace.report.model import (
     Verdict,
     Where,
 )
+from output.builders import (
+    HOSTILE,
+    UNKNOWN_LAG,
+    consequence,
+    coverage,
+    end,
+    finding,
+    place,
+    replica,
+    report,
+    telling_report,
+)
+from output.golden_files import check_golden
 
 
 def text_of(shown: Report, **options: object) -> str:
@@ -291,7 +291,7 @@ def test_precedence_is_said_in_words() -> None:
     )
     assert "is not shown\n" in text_of(report("divergence", finding(), timeouts=timeouts, precedence="not shown"))
     assert "Timeouts: none known\n" in text_of(report("divergence", finding()))
-    assert "the first divergence" not in text_of(report("rank_silent", timeouts=timeouts))
+    assert "the first divergence" not in text_of(report("rank_silent", timeouts=timeouts, precedence="not shown"))
 
 
 def hostile_report() -> Report:

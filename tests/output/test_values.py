@@ -36,6 +36,10 @@ def test_the_end_of_the_shorter_list_is_marked() -> None:
     assert shown({"0": [], "1": [5]}, 0) == {"0": "[>end<]", "1": "[>5<]"}
 
 
+def test_a_list_that_ends_before_the_difference_is_marked_at_its_end() -> None:
+    assert shown({"0": [1, 2, 3], "1": [1]}, 2) == {"0": "[1, 2, >3<]", "1": "[1, >end<]"}
+
+
 def test_of_sets_the_elements_are_marked_that_not_all_have() -> None:
     assert shown({"0": ["B"], "1": ["A", "B"], "2": ["B", "C"]}) == {"0": "[B]", "1": "[>A<, B]", "2": "[B, >C<]"}
 
