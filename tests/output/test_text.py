@@ -179,6 +179,13 @@ def test_a_thousand_ranks_fit() -> None:
     assert not lines_beyond(text, 80)
 
 
+def test_ranks_too_many_for_a_column_stand_above_their_value() -> None:
+    shown = finding(values={str(rank): rank % 2 for rank in range(1024)}, where={})
+    text = text_of(report("divergence", shown))
+
+    assert "    ranks 0,2,4,6,8,10,12,14,16,18,20,22 and 500 more\n" + " " * 30 + "0\n" in text
+
+
 def test_a_thousand_different_values_are_counted_and_the_odd_one_is_listed() -> None:
     shown = finding(values={str(rank): rank for rank in range(1024)}, odd_ranks=(1000,))
     text = text_of(report("divergence", shown))
