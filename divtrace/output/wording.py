@@ -15,6 +15,8 @@ from divtrace.report.model import FieldDifference, Finding, Place, RankName, Rep
 
 MAP_BUDGET = 300
 """Columns for the entries of a map, all of which tell something."""
+BRIEF_MAP_BUDGET = 90
+"""The same in a phrase."""
 MOST_SHARES = 4
 """Distinct values on one line."""
 
@@ -131,7 +133,8 @@ def brief_words(finding: Finding, budget: int = 30) -> str:
         if share.value is None:
             text = share_value(finding, share, budget)
         else:
-            text = element_text(share, difference.index, budget)
+            whole = isinstance(share.value, Mapping)
+            text = element_text(share, difference.index, max(budget, BRIEF_MAP_BUDGET) if whole else budget)
         parts.append(f"{text} on {ranks_words(share.ranks)}")
     if len(held) > MOST_SHARES:
         parts.append(f"{len(held) - MOST_SHARES:,} other values")

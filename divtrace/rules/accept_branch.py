@@ -29,8 +29,9 @@ request r-9, round 12, branch
     ),
     look_next=(
         (
-            "Compare the batch of the step and the sampling parameters of its requests; if they agree, run once with "
-            "--disable-cuda-graph, so that every rank takes the eager path."
+            "Compare the batch of the step and the sampling parameters of its requests; if they agree, run once in "
+            "eager mode (SGLang: --disable-cuda-graph, vLLM: --enforce-eager), so that every rank takes the eager "
+            "path."
         ),
         (
             "DSpark: look which sync site each rank recorded; the branches sync under different tokens, "

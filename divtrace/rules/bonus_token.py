@@ -27,14 +27,16 @@ prefill of request ft-2, bonus
     ),
     look_next=(
         (
-            "Compare `correct_len` and `target_tokens` of the same round; in round 0, where there are none, start "
-            "once with SYNC_TOKEN_IDS_ACROSS_TP=1 (EAGLE) or SGLANG_SPEC_TP_SYNC=all (DSpark, DFlash): if the "
-            "finding goes, every rank had sampled for itself."
+            "Compare `correct_len` and `target_tokens` of the same round: if they agree, every rank sampled this "
+            "token for itself or read it at another row; if they differ, they are the origin."
         ),
-        "The tokens of round 0 are `dspark-target` (11) and `dflash-target` (16).",
         (
-            "Those of later rounds: `dspark-accept-greedy`, `dspark-accept-sample`, `dspark-accept-graph`, "
-            "`dflash-selector`, `dflash-accept-sample`."
+            "SGLang, round 0: start once with SYNC_TOKEN_IDS_ACROSS_TP=1 (EAGLE) or SGLANG_SPEC_TP_SYNC=all (the "
+            "tokens are `dspark-target`, 11, and `dflash-target`, 16)."
+        ),
+        (
+            "SGLang, later rounds: the tokens are `dspark-accept-greedy`, `dspark-accept-sample`, "
+            "`dspark-accept-graph`, `dflash-selector` and `dflash-accept-sample`; run with SGLANG_SPEC_TP_SYNC=all."
         ),
     ),
 )

@@ -38,8 +38,9 @@ request c-7, round 2, draft_tokens
     ),
     look_next=(
         (
-            "Run once with --disable-cuda-graph: if the drafts agree then, the graph path differs; if not, record "
-            "the drafter's `margin`, which is near zero for a tie and wide for different inputs."
+            "Run once in eager mode (SGLang: --disable-cuda-graph, vLLM: --enforce-eager): if the drafts agree then, "
+            "the graph path differs; if not, record the drafter's `margin`, which is near zero for a tie and wide "
+            "for different inputs."
         ),
         (
             "DSpark: run with SGLANG_SPEC_TP_SYNC=all; the token is `dspark-draft` (number 17; the names "

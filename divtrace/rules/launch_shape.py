@@ -33,8 +33,8 @@ step 640, padded_tokens, verify_len equal after the sync
     ),
     look_next=(
         (
-            "Run once with --disable-cuda-graph: if the finding goes, the choice of the graph was rank-local; if "
-            "not, compare `batch` and `verify_len` of the same step."
+            "Run once in eager mode (SGLang: --disable-cuda-graph, vLLM: --enforce-eager): if the finding goes, the "
+            "choice of the graph was rank-local; if not, compare `batch` and `verify_len` of the same step."
         ),
         "Compare `verify_budget`: the token `dspark-plan` covers the lengths and not the budget.",
         "SGLANG_LOG_DECODE_GRAPH_KEY logs the key of every replayed graph on every rank.",

@@ -68,7 +68,7 @@ def test_a_brief_of_a_set_marks_what_not_all_have() -> None:
 
 
 def test_a_brief_of_a_broken_invariant_needs_no_field() -> None:
-    shown = finding("kv-alias", {"1": {"slot": 466, "held by": "x"}}, field=None)
+    shown = finding("kv-alias", {"1": {"slot": 466, "position": 25, "held by": "x", "held for": 28}}, field=None)
 
-    assert brief_words(shown) == "{slot: 466, held by: x} on rank 1"
+    assert brief_words(shown) == "{slot: 466, position: 25, held by: x, held for: 28} on rank 1"
     assert brief_words(finding("kv-alias", {"1": None}, field=None)) == "breaks it on rank 1"
