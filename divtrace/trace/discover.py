@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -143,6 +144,9 @@ def _named(walk: _Walk, common: str) -> Discovery:
             status = os.stat(path)  # noqa: PTH116
         except OSError as error:
             found.damage.append(Damage(name, None, f"the file cannot be read: {reason(error)}"))
+            continue
+        if not os.access(path, os.R_OK):
+            found.damage.append(Damage(name, None, f"the file cannot be read: {os.strerror(errno.EACCES)}"))
             continue
         found.sources.append(Source(path, name, status.st_size if stat.S_ISREG(status.st_mode) else None))
     found.sources.sort(key=lambda source: (source.name, source.path))

@@ -30,7 +30,7 @@ def read_blocks(source: Source) -> Iterator[Block]:
             magic = stream.peek(4)
             if magic == PARQUET:
                 if stream.plain and source.size is not None:
-                    yield from read_parquet(source.path, source.name)
+                    yield from read_parquet(file, source.name)
                 else:
                     with spooled(stream) as whole:
                         yield from read_parquet(whole, source.name)

@@ -17,11 +17,11 @@ META_KEY = b"divtrace.meta"
 _ROWS = 1 << 14
 
 
-def read_parquet(file: BinaryIO | str, name: str) -> Iterator[Block]:
+def read_parquet(file: BinaryIO, name: str) -> Iterator[Block]:
     """Decode a Parquet file, a batch of rows at a time.
 
     Args:
-        file: Its path, or an open file that can seek.
+        file: The open file; it must be able to seek.
         name: The file, for damage.
 
     Yields:
@@ -34,7 +34,7 @@ def read_parquet(file: BinaryIO | str, name: str) -> Iterator[Block]:
     row = 1
     try:
         with parquet.ParquetFile(file, memory_map=False, pre_buffer=False) as opened:
-            yield _metas(opened.schema_arrow.metadata or {}, name)
+            yield _metas(opened.metadata.metadata or {}, name)
             for batch in opened.iter_batches(batch_size=_ROWS):
                 yield decode_batch(batch, row, name)
                 row += batch.num_rows
@@ -70,7 +70,11 @@ def spooled(stream: Iterable[bytes], limit: int = 64 << 20) -> BinaryIO:
         StreamDamage: the stream is broken; a Parquet file without its end is of no use.
     """
     file = tempfile.SpooledTemporaryFile(max_size=limit)  # noqa: SIM115 - handed to the caller
-    for chunk in stream:
-        file.write(chunk)
+    try:
+        for chunk in stream:
+            file.write(chunk)
+    except BaseException:
+        file.close()
+        raise
     file.seek(0)
     return cast(BinaryIO, file)

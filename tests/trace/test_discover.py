@@ -83,6 +83,14 @@ def test_a_file_is_read_once_however_many_ways_lead_to_it(tmp_path: Path) -> Non
     assert (traces.duplicates, seqs(only(traces))) == (0, [0, 1])
 
 
+@pytest.mark.parametrize("link", ["a-rank9.jsonl", "z-rank9.jsonl"])
+def test_the_real_name_wins_over_a_link(tmp_path: Path, link: str) -> None:
+    write(tmp_path, "m-rank0.jsonl", event(0))
+    (tmp_path / link).symlink_to("m-rank0.jsonl")
+
+    assert load([tmp_path]).files == ("m-rank0.jsonl",)
+
+
 def test_links_that_form_a_loop_do_not_hang(tmp_path: Path) -> None:
     write(tmp_path, "a/rank0.jsonl", event(0))
     (tmp_path / "a" / "up").symlink_to("..")
@@ -117,6 +125,7 @@ def test_an_unreadable_file_costs_only_itself(tmp_path: Path) -> None:
 def test_what_cannot_be_opened_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "rank0.jsonl", event(0))
     write(tmp_path, "rank1.jsonl", event(0))
+    write(tmp_path, "rank3.jsonl", event(0))
     write(tmp_path, "locked/rank2.jsonl", event(0))
     real_open, real_scandir = open, os.scandir
 
@@ -130,6 +139,8 @@ def test_what_cannot_be_opened_costs_only_itself(tmp_path: Path, monkeypatch: py
             raise PermissionError(13, "Permission denied", path)
         return real_scandir(path)
 
+    # The superuser of a container may read everything, so refusal is played.
+    monkeypatch.setattr("divtrace.trace.discover.os.access", lambda path, _mode: not path.endswith("rank3.jsonl"))
     monkeypatch.setattr("divtrace.trace.load.open", refuse_open, raising=False)
     monkeypatch.setattr("divtrace.trace.discover.os.scandir", refuse_scandir)
 
@@ -138,8 +149,10 @@ def test_what_cannot_be_opened_costs_only_itself(tmp_path: Path, monkeypatch: py
     assert traces.damage == [
         Damage("locked", None, "the folder cannot be listed: Permission denied"),
         Damage("rank1.jsonl", None, "the file cannot be read: Permission denied"),
+        Damage("rank3.jsonl", None, "the file cannot be read: Permission denied"),
     ]
     assert list(traces.ranks) == [(0, 0)]
+    assert "rank3.jsonl" not in traces.files
 
 
 def test_pipes_and_sockets_in_a_folder_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,44 @@ def test_the_meta_supplies_rank_and_world(tmp_path: Path) -> None:
 
     assert list(traces.ranks) == [(1, 5), (2, 3)]
     assert [(one.file, one.line) for one in traces.damage] == [("c.parquet", 1)]
+
+
+def test_the_meta_of_the_file_counts_not_that_of_its_arrow_schema(tmp_path: Path) -> None:
+    table = pa.table({"seq": [0], "stage": ["host"]})
+    with parquet.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"divtrace.meta": json.dumps(meta(rank=3))})
+
+    assert list(load([tmp_path]).ranks) == [(0, 3)]
+
+
+def test_polars_writes_what_can_be_read(tmp_path: Path) -> None:
+    import polars
+
+    frame = polars.DataFrame({"seq": [0, 1], "stage": ["host", "draft"], "draft_tokens": [None, [1, 2]]})
+    frame.write_parquet(tmp_path / "a.parquet", metadata={"divtrace.meta": json.dumps(meta(rank=3))})
+
+    traces = load([tmp_path])
+
+    assert {rank: seqs(trace) for rank, trace in traces.ranks.items()} == {(0, 3): [0, 1]}
+    assert recorded(traces, "draft_tokens") == [None, [1, 2]]
+
+
+def test_a_cut_compressed_parquet_file_is_lost_and_named(tmp_path: Path) -> None:
+    write(tmp_path, "rank0.jsonl", event(0))
+    whole = gzip.compress(save(tmp_path / "elsewhere", "a.bin", columns_of(LINES)).read_bytes())
+    (tmp_path / "rank1.parquet.gz").write_bytes(whole[:-100])
+
+    traces = load([tmp_path])
+
+    assert traces.damage == [Damage("rank1.parquet.gz", None, "the compressed stream ends early")]
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    path = save(tmp_path, "a.parquet", {"seq": [0], "stage": ["host"]})
+    path.rename(os.fsdecode(os.fsencode(tmp_path) + b"/\xff-rank2.parquet"))
+
+    assert list(load([tmp_path]).ranks) == [(0, 2)]
 
 
 @pytest.mark.parametrize("text", ["{", '{"kind":"event"}', "[1]", '{"kind":"meta","rank":18446744073709551616}'])

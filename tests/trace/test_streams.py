@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_files import event, jsonl, only, seqs, text, write, write_bytes
 
@@ -222,6 +222,7 @@ def test_lines_longer_than_the_limit_are_passed_over_wherever_they_stand() -> No
     ]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"")), max_size=30),
     st.lists(st.integers(1, 9), min_size=1, max_size=30),
