@@ -33,11 +33,11 @@ def broken(call: Call, monkeypatch: pytest.MonkeyPatch) -> Broken:
 
 
 def test_a_fault_of_ours_exits_101_with_one_line_and_a_hint(broken: Broken) -> None:
-    run = broken(r"KeyError('lost\x1b[31m')")
+    run = broken(r"RuntimeError('lost\x1b[31m')")
 
     assert (run.returncode, run.stdout) == (101, "")
     error, hint = run.stderr.splitlines()
-    assert error.startswith("divtrace: error: internal error: KeyError: ")
+    assert error.startswith("divtrace: error: internal error: RuntimeError: lost")
     assert "\x1b" not in run.stderr
     assert "-vv" in hint
 
@@ -192,6 +192,12 @@ def test_progress_is_shown_on_a_terminal_and_leaves_the_report_alone(call: Call,
 
     assert "reading" in seen
     assert report == call("analyze", folder).stdout
+
+
+def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
+    run = python(WATCHED, "analyze", traces.clean(tmp_path), TERM="xterm", FORCE_COLOR="1")
+
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("option", ["--no-progress", "--quiet", "-q"])
