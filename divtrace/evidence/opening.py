@@ -1,13 +1,11 @@
-"""Opening evidence files: compression by content, and limits on what one file may cost."""
+"""Opening evidence files, and what one file may cost."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+
+from divtrace.trace.compression import StreamDamage, open_stream
 
 HEAD_BYTES = 64 * 1024
 """What recognition reads of a file."""
@@ -18,9 +16,6 @@ MAXIMUM_EXPANDED = 2 << 30
 MAXIMUM_LOG = 64 << 30
 """Bytes of a log after decompression; logs are streamed."""
 
-GZIP_MAGIC = b"\x1f\x8b"
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-
 
 class CutFileError(ValueError):
     """A compressed file ends early or is damaged; what came before has been delivered."""
@@ -30,68 +25,48 @@ class TooLargeError(ValueError):
     """A file is larger than allowed, before or after decompression."""
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The decompressed bytes of a file, as a stream; gzip and Zstandard are told by their first bytes.
-
-    Raises:
-        OSError: the file cannot be opened.
-    """
-    with path.open("rb") as raw:
-        magic = raw.read(4)
-        raw.seek(0)
-        if magic[:2] == GZIP_MAGIC:
-            with gzip.GzipFile(fileobj=raw, mode="rb") as stream:
-                yield cast("IO[bytes]", stream)
-        elif magic == ZSTD_MAGIC:
-            import zstandard
-
-            reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw, read_across_frames=True)
-            with reader:
-                yield cast("IO[bytes]", reader)
-        else:
-            yield raw
-
-
-def pieces(stream: IO[bytes], size: int, limit: int) -> Iterator[bytes]:
-    """The stream in pieces of at most `size` bytes.
-
-    Raises:
-        CutFileError: the compressed data ends early or is damaged, after all bytes before it were delivered.
-        TooLargeError: more than `limit` bytes came out.
-    """
-    import zstandard
-
-    total = 0
-    while True:
-        try:
-            piece = stream.read(size)
-        except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError, OSError) as error:
-            raise CutFileError(f"compressed data is cut or damaged: {error}") from None
-        if not piece:
-            return
-        total += len(piece)
-        if total > limit:
-            raise TooLargeError(f"is larger than {limit >> 20} MiB after decompression")
-        yield piece
-
-
 def head(path: Path) -> bytes:
     """The first bytes of a file after decompression, as many as can be had up to HEAD_BYTES.
 
     Raises:
         OSError: the file cannot be read.
     """
-    found = b""
-    with opened(path) as stream:
+    with path.open("rb") as file:
+        stream = open_stream(file, None)
+        first = stream.peek(512)
+        # A file that is binary by its first bytes is not read any further.
+        return first if b"\0" in first and not first.startswith(b"\x80") else stream.peek(HEAD_BYTES)
+
+
+def pieces(path: Path, size: int, limit: int) -> Iterator[bytes]:
+    """The decompressed content of a file in pieces of `size` bytes or a little more; the last may be shorter.
+
+    Raises:
+        CutFileError: the compressed data ends early or is damaged, after all bytes before it were delivered.
+        OSError: the file cannot be read.
+        TooLargeError: more than `limit` bytes came out.
+    """
+    total = 0
+    waiting: list[bytes] = []
+    length = 0
+    with path.open("rb") as file:
         try:
-            for piece in pieces(stream, 4096, HEAD_BYTES + 4096):
-                found += piece
-                if len(found) >= HEAD_BYTES or b"\0" in piece:
-                    break
-        except (CutFileError, TooLargeError):
-            pass
-    return found[:HEAD_BYTES]
+            for chunk in open_stream(file, None):
+                waiting.append(chunk)
+                length += len(chunk)
+                if length < size:
+                    continue
+                total += length
+                if total > limit:
+                    raise TooLargeError(f"is larger than {limit >> 20} MiB after decompression")
+                yield b"".join(waiting)
+                waiting, length = [], 0
+        except StreamDamage as damage:
+            if waiting:
+                yield b"".join(waiting)
+            raise CutFileError(str(damage)) from None
+    if waiting:
+        yield b"".join(waiting)
 
 
 def whole(path: Path) -> bytes:
@@ -104,5 +79,4 @@ def whole(path: Path) -> bytes:
     """
     if path.stat().st_size > MAXIMUM_STORED:
         raise TooLargeError(f"is larger than {MAXIMUM_STORED >> 20} MiB")
-    with opened(path) as stream:
-        return b"".join(pieces(stream, 1 << 24, MAXIMUM_EXPANDED))
+    return b"".join(pieces(path, 1 << 20, MAXIMUM_EXPANDED))

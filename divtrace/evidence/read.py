@@ -106,7 +106,7 @@ def _read_one(name: str, path: Path, evidence: Evidence) -> None:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """A dump is a hundred thousand containers and no cycle that matters: looking for cycles would take half the time."""
+    """A dump is many containers and no cycles that matter; looking for them would take half the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -80,11 +80,12 @@ class _Graph:
                 self.opaque.add(self.node[rank])
 
     def waits_of(self, rank: RankKey) -> Iterable[Wait]:
-        """All direct waits of one rank, in the order of the communicators, then of the awaited ranks."""
+        """All direct waits of one rank, by communicator, then the awaited ranks, those furthest behind first."""
         for progress, ordered in self.pending.get(rank, ()):
             number = progress.pending[rank]
-            lacking = sorted(other for last, other in ordered if last < number and other != rank)
-            for other in lacking:
+            for last, other in ordered:
+                if last >= number:
+                    break
                 yield Wait(rank, other, progress.comm, number)
 
 
@@ -100,7 +101,7 @@ def _ahead(progresses: Sequence[Progress]) -> tuple[RankKey, ...]:
 
 
 def _shortest_cycle(graph: _Graph, members: set[RankKey]) -> tuple[Wait, ...]:
-    """The shortest way from the lowest member back to itself inside a component; ties go to the lower ranks."""
+    """The shortest way from the lowest member back to itself inside a component; ties go to ranks further behind."""
     start = min(members)
     reached: dict[RankKey, Wait] = {}
     queue = deque([start])
@@ -158,16 +159,21 @@ def who_waits(progresses: Sequence[Progress], extra: Iterable[Wait] = ()) -> Wai
     sinks = [c for c in range(count) if members[c] and awaited[c] and not leaves[c]]
     of_sink = {rank: c for c in sinks for rank in members[c]}
     waiters: dict[int, list[Wait]] = {c: [] for c in sinks}
+    # One member per communicator and sink is enough: the one furthest behind.
+    furthest: dict[str, dict[int, tuple[int, RankKey]]] = {}
+    for progress in progresses:
+        for rank in progress.members:
+            if rank in of_sink and rank in progress.last:
+                entry = (progress.last[rank], rank)
+                by_sink = furthest.setdefault(progress.comm, {})
+                by_sink[of_sink[rank]] = min(by_sink.get(of_sink[rank], entry), entry)
     for rank in sorted(graph.pending):
         seen: set[int] = set()
-        own = of_sink.get(rank)
-        for wait in graph.waits_of(rank):
-            sink = of_sink.get(wait.awaited)
-            if sink is not None and sink != own and sink not in seen:
-                seen.add(sink)
-                waiters[sink].append(wait)
-            if len(seen) == len(sinks):
-                break
+        for progress, _ in graph.pending[rank]:
+            for sink, (last, other) in sorted(furthest.get(progress.comm, {}).items()):
+                if last < progress.pending[rank] and sink != of_sink.get(rank) and sink not in seen:
+                    seen.add(sink)
+                    waiters[sink].append(Wait(rank, other, progress.comm, progress.pending[rank]))
     for wait in loose:
         sink = of_sink.get(wait.awaited)
         if sink is not None and sink != of_sink.get(wait.waiter):

@@ -12,7 +12,7 @@ from divtrace.evidence.facts import Fact, Finding, Operation
 from divtrace.evidence.logs.line import MAXIMUM_LINE, Following, Line
 from divtrace.evidence.logs.reader import Family, Where
 from divtrace.evidence.logs.registry import FAMILIES, LITERALS
-from divtrace.evidence.opening import MAXIMUM_LOG, CutFileError, TooLargeError, opened, pieces
+from divtrace.evidence.opening import MAXIMUM_LOG, CutFileError, TooLargeError, pieces
 
 if TYPE_CHECKING:
     import polars as pl
@@ -75,15 +75,14 @@ def scan(path: Path, name: str) -> ScanResult:
     """
     result = ScanResult()
     scanner = _Scanner(Where(name), result)
-    with opened(path) as stream:
-        rest = b""
-        try:
-            for piece in pieces(stream, BLOCK, MAXIMUM_LOG):
-                block = rest + piece if rest else piece
-                rest = scanner.block(block, last=False)
-        except (CutFileError, TooLargeError) as error:
-            result.problem = str(error)
-        scanner.block(rest, last=True)
+    rest = b""
+    try:
+        for piece in pieces(path, BLOCK, MAXIMUM_LOG):
+            block = rest + piece if rest else piece
+            rest = scanner.block(block, last=False)
+    except (CutFileError, TooLargeError) as error:
+        result.problem = str(error)
+    scanner.block(rest, last=True)
     result.lines = scanner.line_number - 1
     result.left_out = dict(sorted(result.left_out.items()))
     return result
