@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -60,7 +61,7 @@ def serve(rank: int, recorder: Recorder, wrong: tuple[int, str] | None) -> None:
     for row, (name, tokens) in enumerate(requests.items()):
         positions = list(range(len(tokens) - 1))
         slots = [row * 256 + position for position in positions]
-        where = {"req": name, "round": 0, "step": 0}
+        where: dict[str, Any] = {"req": name, "round": 0, "step": 0}
         recorder.event("prefill", "layout", **where, row=row, seq_len=0, positions=positions,
                        kv_positions=positions, kv_slots=slots)  # fmt: skip
         recorder.event("prefill", "target", **where, bonus=tokens[-1], new_seq_len=len(tokens) - 1)

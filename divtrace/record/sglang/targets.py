@@ -1,13 +1,11 @@
 """Every function of SGLang that is hooked, by layer: the one list for registration, the doctor and the source test.
 
-`reads` names what a hook uses of the arguments; the source test fails if one of them is gone from the wheel.
+Paths are as SGLang's own registry takes them.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from divtrace.record.source import Target
 
 MANAGERS = "sglang.srt.managers"
 SPECULATIVE = "sglang.srt.speculative"
@@ -24,21 +22,6 @@ COLLECTIVES = (
     "gather",
     "broadcast",
 )
-
-
-class Target:
-    """One hooked function: its dotted path, its layer, its parameters and what else is read."""
-
-    __slots__ = ("layer", "name", "parameters", "path", "reads")
-
-    def __init__(
-        self, name: str, layer: str, path: str, parameters: Sequence[str] = (), reads: Sequence[str] = ()
-    ) -> None:
-        self.name = name
-        self.layer = layer
-        self.path = path
-        self.parameters = tuple(parameters)
-        self.reads = tuple(reads)
 
 
 _PROCESSOR = f"{MANAGERS}.scheduler_components.batch_result_processor.SchedulerBatchResultProcessor"
