@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from cli.command import Call, Result, is_foreign
 
+from cli.command import Call, Result, is_foreign
 from divtrace.cli import main
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cli.command import Call, divtrace
 
+from cli.command import Call, divtrace
 from divtrace.cli import main
 from divtrace.rules import RULES
 

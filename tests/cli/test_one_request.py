@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from cli import traces
 from cli.command import Call
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cli.command import Call
 
+from cli.command import Call
 from divtrace.cli import main
 from divtrace.schema_files import SCHEMA_NAMES
 
