@@ -175,9 +175,9 @@ def who_waits(progresses: Sequence[Progress], extra: Iterable[Wait] = ()) -> Wai
                     seen.add(sink)
                     waiters[sink].append(Wait(rank, other, progress.comm, progress.pending[rank]))
     for wait in loose:
-        sink = of_sink.get(wait.awaited)
-        if sink is not None and sink != of_sink.get(wait.waiter):
-            waiters[sink].append(wait)
+        its_sink = of_sink.get(wait.awaited)
+        if its_sink is not None and its_sink != of_sink.get(wait.waiter):
+            waiters[its_sink].append(wait)
     for c in sinks:
         crossing = None
         if len(members[c]) > 1:
@@ -190,9 +190,9 @@ def who_waits(progresses: Sequence[Progress], extra: Iterable[Wait] = ()) -> Wai
     for progress in progresses:
         unknown = sorted(rank for rank in progress.members if rank not in progress.last)
         for rank in sorted(progress.pending):
-            other = next((candidate for candidate in unknown if candidate != rank), None)
-            if other is not None:
-                unobserved.append(Wait(rank, other, progress.comm, progress.pending[rank]))
+            hidden = next((candidate for candidate in unknown if candidate != rank), None)
+            if hidden is not None:
+                unobserved.append(Wait(rank, hidden, progress.comm, progress.pending[rank]))
     return Waits(
         behind=tuple(sorted(rank for stall in stalls for rank in stall.awaited)),
         ahead=_ahead(progresses),

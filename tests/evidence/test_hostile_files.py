@@ -66,8 +66,8 @@ def test_every_opcode_that_could_run_code_is_refused(tail: bytes) -> None:
 
 def test_the_unpickler_refuses_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two locks: without the opcode check the unpickler still resolves no name."""
-    monkeypatch.setattr("divtrace.evidence.unpickle.check_opcodes", lambda data: None)
-    with pytest.raises(RefusedPickleError, match="global os.system"):
+    monkeypatch.setattr("divtrace.evidence.unpickle.check_opcodes", lambda _data: None)
+    with pytest.raises(RefusedPickleError, match=r"global os\.system"):
         load_plain(HEAD + b"cos\nsystem\n.")
     with pytest.raises(RefusedPickleError, match="persistent"):
         load_plain(HEAD + b"K\x01Q.")

@@ -15,7 +15,9 @@ _TAG = (
     r"|(?P<uid>[0-9a-f]{1,64})(?: \((?P<uiddesc>[^)]{0,200})\))?) )?Rank (?P<group>\d{1,7})\]\s+"
 )
 _WORK = re.compile(
-    rf"(?:{_TAG})?Watchdog caught collective operation timeout: Work(?P<lib>[A-Z]{{2,8}})\(SeqNum=(?P<seq>\d{{1,18}}), "
+    # The first words may stand on a line of their own, which terminal wrapping cut off.
+    rf"(?:(?:{_TAG})?Watchdog caught collective operation timeout: )?"
+    r"Work(?P<lib>[A-Z]{2,8})\(SeqNum=(?P<seq>\d{1,18}), "
     r"?OpType=(?P<op>\w{1,60})(?:, ?NumelIn=(?P<nin>\d{1,18}), ?NumelOut=(?P<nout>\d{1,18}))?, ?"
     r"Timeout\(ms\)=(?P<timeout>\d{1,18})\) ran for (?P<ran>\d{1,18}) milliseconds before timing out"
 )
@@ -38,7 +40,7 @@ _STUCK = re.compile(
 )
 
 LITERALS = (
-    "Watchdog caught collective operation",
+    "Watchdog caught ",
     "WorkNCCL(",
     "WorkHCCL(",
     "detected by watchdog at work",
