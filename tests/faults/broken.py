@@ -6,7 +6,7 @@ from typing import Any
 
 from simulator import Acceptance, At, Change, Record
 
-from faults.control import shorter_or_longer
+from faults.control import round_of, shorter_or_longer, trees_of
 from faults.model import Case, Injected, Pick, broken, change, fault, places
 
 ALONE = "one tp2 tp4 dp2 tp2-dp2 tp2-cp2"
@@ -95,10 +95,10 @@ def takes_another_bonus(case: Case) -> Injected:
 @fault("path-derivation", "path-derivation", places(ALONE, "eagle-tree", "eagle-tree-sampling"), everyone=True)
 def leaves_the_tree(case: Case) -> Injected:
     """The last accepted node is no child of the one before."""
-    trees = {(r["req"], r["round"]): r["draft_parents"] for _, r in case.clean.events() if "draft_parents" in r}
+    trees = trees_of(case)
 
     def strangers(record: Record) -> list[int]:
-        path, tree = record["accept_path"], trees[(record["req"], record["round"])]
+        path, tree = record["accept_path"], trees[round_of(record)]
         above = path[-2] if len(path) > 1 else None
         return [node for node in range(1, 6) if above is not None and tree[node - 1] != above and node not in path]
 

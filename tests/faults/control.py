@@ -203,15 +203,22 @@ def counts_wrong(case: Case) -> Injected:
     )
 
 
+def round_of(record: Record) -> tuple[Any, ...]:
+    return record["req"], record.get("attempt", 0), record["round"]
+
+
+def trees_of(case: Case) -> dict[tuple[Any, ...], list[int]]:
+    """The parents of every drafted tree, by its round."""
+    return {round_of(record): record["draft_parents"] for _, record in case.clean.events() if "draft_parents" in record}
+
+
 @fault("other-path", "accept-path", places(PEERS, "eagle-tree-sampling"))
 def follows_another_path(case: Case) -> Injected:
     """A sibling of the last accepted node instead of it: equal length, other tokens."""
-    parents: dict[Any, list[int]] = {
-        (r.get("req"), r.get("round")): r["draft_parents"] for _, r in case.clean.events() if "draft_parents" in r
-    }
+    trees = trees_of(case)
 
     def siblings(record: Record) -> list[int]:
-        path, tree = record["accept_path"], parents[(record["req"], record["round"])]
+        path, tree = record["accept_path"], trees[round_of(record)]
         above = path[-2] if len(path) > 1 else -1
         return [node + 1 for node, parent in enumerate(tree) if parent == above and node + 1 != path[-1]]
 

@@ -126,9 +126,12 @@ class Case:
     def _records(self, ranks: list[int], stage: str, site: str | None, phase: str | None) -> Iterator[Record]:
         scenario = self.scenario
         last = scenario.first_step + scenario.steps - LAST_STEPS
+        finished = {(r["req"], r.get("attempt", 0)): r["round"] for _, r in self.clean.events() if r.get("finished")}
         for rank in ranks:
             found = False
             for record in self.clean.records[rank]:
+                if record.get("round", 0) > finished.get((record.get("req"), record.get("attempt", 0)), 10**6):
+                    continue
                 fits = record["stage"] == stage and site in (None, record["site"]) and record.get("phase") == phase
                 late_enough = record["stage"] in ("prefill", "init") or record.get("step", 0) > scenario.first_step + 1
                 if fits and late_enough and record.get("step", 0) < last and not record.get("dummy"):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from simulator.scenarios import scenario
+from simulator.scenarios import busy, scenario
 
 from divtrace.events import FIELDS
-from faults import KINDS, FaultKind
+from faults import KINDS, FaultKind, UnsuitableError
 from faults.checking import assert_reported, inject, inject_into
 
 PLACES_PER_KIND = 3
@@ -44,6 +44,21 @@ def test_fault_is_reported_in_any_run(data: st.DataObject, seed: int) -> None:
         "first_number": data.draw(st.sampled_from([0, 5000]), label="first number"),
     }
     assert_reported(inject_into(kind, scenario(*place, **(habits | dict(kind.changes))), seed))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(data=st.data(), seed=st.integers(0, 999), overlap=st.booleans())
+def test_fault_is_reported_while_requests_come_and_go(data: st.DataObject, seed: int, overlap: bool) -> None:
+    """Chunks, a shared prefix, finishes, aborts, retractions and idle replicas around the fault."""
+    kind = data.draw(
+        st.sampled_from([kind for kind in KINDS if "drafts_early" not in dict(kind.changes)]), label="kind"
+    )
+    place = data.draw(st.sampled_from(kind.places), label="place")
+    try:
+        injected = inject_into(kind, busy(*place, **({"overlap": overlap, "seed": seed} | dict(kind.changes))), seed)
+    except UnsuitableError:
+        assume(False)
+    assert_reported(injected)
 
 
 def test_every_rule_of_the_format_has_a_fault() -> None:
