@@ -96,6 +96,22 @@ def test_without_seq_lines_keep_their_order_and_files_stand_by_time(tmp_path: Pa
     assert (trace.has_seq, trace.starts_at_zero, trace.gaps) == (False, False, [])
 
 
+def test_without_seq_files_without_a_time_stand_last_and_by_their_text(tmp_path: Path) -> None:
+    write(tmp_path, "a-rank0.jsonl", event(None, bonus=4) | {"ts": None})
+    write(tmp_path, "b-rank0.jsonl", event(None, bonus=3) | {"ts": None})
+    write(tmp_path, "c-rank0.jsonl", event(None, ts=9, bonus=2), event(None, ts=1, bonus=1))
+    write(tmp_path, "d-rank0.jsonl", event(None, ts=9, bonus=2), event(None, ts=1, bonus=0))
+
+    assert [record.event.bonus for record in only(load([tmp_path])).records] == [2, 0, 2, 1, 3, 4]
+
+
+def test_a_meta_keeps_its_place_when_the_record_beside_it_is_a_duplicate(tmp_path: Path) -> None:
+    write(tmp_path, "a-rank0.jsonl", meta(host="early"), event(0), event(1), event(2))
+    write(tmp_path, "b-rank0.jsonl", event(2), meta(host="late"))
+
+    assert [one.host for one in only(load([tmp_path])).metas] == ["early", "late"]
+
+
 def test_one_record_without_seq_leaves_the_whole_rank_in_line_order(tmp_path: Path) -> None:
     write(tmp_path, "rank0.jsonl", event(0), event(3), event(None), event(1), event(3), b"garbage", event(2))
 
