@@ -7,6 +7,7 @@ field does not cost the event: it moves under `extra`, where the reader takes an
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from divtrace.events import FIELD, INTEGER_MAX, INTEGER_MIN, Event
 
 # Nineteen digits always fit 64 bits; only longer numbers have to be looked at.
 _LONG_NUMBER = re.compile(rb"[0-9]{20}")
+_SITE = itemgetter("site")
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -27,8 +29,8 @@ class Checker:
     def __init__(self) -> None:
         self.wrong_fields = 0
         """Fields moved under `extra` so far."""
-        self._clean_sites: set[tuple[Any, Any]] = set()
-        self._wrong_sites: set[tuple[Any, Any]] = set()
+        self._clean_sites: set[Any] = set()
+        self._wrong_sites: set[Any] = set()
         self._encoder = msgspec.json.Encoder()
 
     def encode(self, events: list[dict[str, Any]], *, hurried: bool) -> tuple[bytes, list[str]]:
@@ -37,18 +39,15 @@ class Checker:
         Hurried, when the queue is long, sites that have only ever been right are taken at their word.
         """
         try:
-            if hurried:
-                clean = self._clean_sites
-                unsure = [event for event in events if (event["stage"], event.get("site")) not in clean]
-            else:
-                unsure = events
-            if unsure:
-                msgspec.convert(unsure, list[Event])
+            if hurried and set(map(_SITE, events)) <= self._clean_sites:
+                return self._encoder.encode_lines(events), []
+        except (KeyError, *_UNFIT):
+            pass
+        try:
+            msgspec.convert(events, list[Event])
             data = self._encoder.encode_lines(events)
-            if hurried and not unsure:
-                return data, []
             if _LONG_NUMBER.search(data) is None:
-                self._note(unsure)
+                self._note(events)
                 return data, []
         except _UNFIT:
             pass
@@ -59,8 +58,7 @@ class Checker:
 
     def _note(self, events: list[dict[str, Any]]) -> None:
         if len(self._clean_sites) < 4096:
-            sites = {(event["stage"], event.get("site")) for event in events}
-            self._clean_sites |= sites - self._wrong_sites
+            self._clean_sites |= {event.get("site") for event in events} - self._wrong_sites
 
     def _check_one(self, event: dict[str, Any]) -> list[str]:
         if _fits(event):
@@ -78,7 +76,7 @@ class Checker:
         if kept:
             event["extra"] = kept
         self.wrong_fields += len(wrong)
-        site = (event["stage"], event.get("site"))
+        site = event.get("site")
         self._wrong_sites.add(site)
         self._clean_sites.discard(site)
         return [f"{place}: {name}" for name in wrong]

@@ -39,6 +39,8 @@ _BATCH = 256
 _HURRIED = 2048
 _HOUSEKEEPING_SECONDS = 1.0
 _MOST_DEFERRED = 100_000
+_FIRST_WEIGHT = 2000
+_SAMPLES = 8
 
 
 class Writer:
@@ -58,6 +60,10 @@ class Writer:
         self.parts = parts
         self.weight_in = 0
         """Weight of all events ever queued; only callers add to it."""
+        self.weight = _FIRST_WEIGHT
+        """Weight that an event counts for: the mean of some of the last ones."""
+        self.next_sample = 0
+        self.limit = settings.queue_bytes
         self.weight_out = 0
         """Weight of all events ever taken; only the holder of the lock adds to it."""
         self.written = -1
@@ -82,6 +88,15 @@ class Writer:
         self._wake.acquire()
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="divtrace-writer", daemon=True)
+
+    def sample(self, seq: int, weight: int) -> None:
+        """Takes the weight of one event into the mean; the next one sampled stands at an uneven distance.
+
+        To weigh every event would cost its caller more than all the rest. An even distance could always meet the same
+        site of an engine that repeats itself.
+        """
+        self.weight += (weight - self.weight) // _SAMPLES if seq else weight - self.weight
+        self.next_sample = seq + 1 + (seq * 2654435761 >> 8) % 31
 
     def start(self) -> None:
         """Starts the thread."""

@@ -1,0 +1,340 @@
+"""Drives SGLang's real functions on two CPU processes over gloo, with the plugin loaded by SGLang's own loader.
+
+    python sglang_drive.py RANK PORT
+
+No GPU and no GPU kernels: tensors are small and on the CPU, and Triton kernels run in Triton's interpreter
+(`TRITON_INTERPRET=1`). torchvision, which has no build for this torch that loads without CUDA, is replaced by an empty
+shell so that modules import. Objects that need a model (scheduler, batches) are stand-ins with the attributes that the
+functions read; every function called on them is SGLang's.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+import types
+from types import SimpleNamespace
+from typing import Any
+
+
+class _Shell(type):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Shell(name, (), {})
+
+
+class _Module(types.ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Shell(name, (), {})
+
+
+class _Torchvision(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name.partition(".")[0] == "torchvision":
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec: Any) -> Any:
+        module = _Module(spec.name)
+        module.__path__ = []
+        return module
+
+    def exec_module(self, module: Any) -> None:
+        pass
+
+
+def prepare_imports() -> None:
+    import transformers.image_utils
+    import transformers.utils
+
+    # Asked once and remembered: transformers must not take the shell for the real thing.
+    transformers.utils.is_torchvision_available()
+    sys.meta_path.insert(0, _Torchvision())
+
+
+class Mode:
+    """A forward mode."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, question: str) -> Any:
+        answers = {"is_extend": "extend", "is_idle": "idle", "is_prebuilt": "prebuilt", "is_decode": "decode"}
+        return lambda *_: self.name == answers.get(question)
+
+
+class Request:
+    """A request as the scheduler's functions see it."""
+
+    def __init__(self, name: str, prompt: list[int]) -> None:
+        self.rid = name
+        self.origin_input_ids = prompt
+        self.output_ids: list[int] = []
+        self.retraction_count = 0
+        self.inflight_middle_chunks = 0
+        self.is_retracted = False
+        self.grammar = None
+        self.finished_reason: Any = None
+        self.kv = SimpleNamespace(kv_committed_len=len(prompt))
+        self.spec_verify_ct = self.spec_num_correct_drafts = 0
+        self.spec_num_block_accept_tokens = self.spec_num_cap_tokens = 0
+
+    def finished(self) -> bool:
+        return self.finished_reason is not None
+
+    def update_spec_correct_drafts_histogram(self, _count: int) -> None:
+        pass
+
+    def update_spec_cap_lens_histogram(self, _count: int) -> None:
+        pass
+
+
+def batch_of(requests: list[Request], mode: str, **more: Any) -> Any:
+    return SimpleNamespace(
+        reqs=requests, forward_mode=Mode(mode), extend_num_tokens=0, decoding_reqs=None, spec_info=None, **more
+    )
+
+
+class Engine:
+    """One rank: stand-ins around SGLang's functions."""
+
+    def __init__(self, rank: int) -> None:
+        from sglang.srt.managers.scheduler import Scheduler
+        from sglang.srt.managers.scheduler_components.batch_result_processor import SchedulerBatchResultProcessor
+
+        self.rank = rank
+        self.run_batch = Scheduler.run_batch
+        self.resolve = SchedulerBatchResultProcessor._resolve_spec_v2_tokens
+        self.scheduler = SimpleNamespace(
+            forward_ct=0,
+            scheduler_stage_metrics=None,
+            spec_algorithm=SimpleNamespace(name="DSPARK"),
+            server_args=SimpleNamespace(nnodes=1),
+            metrics_reporter=SimpleNamespace(record_scheduler_active=lambda _now: None),
+            profiler_manager=SimpleNamespace(_profile_batch_predicate=lambda _batch: None),
+            scripted_scheduler_hook=None,
+            forward_sleep_time=None,
+            _sched_idled=False,
+            processed_tokens_counter=0,
+            _run_batch_prebuilt=lambda batch: batch,
+        )
+        self.processor = SimpleNamespace(
+            metrics_reporter=SimpleNamespace(snapshot_spec_decode_metrics=lambda *_: None),
+            model_worker=SimpleNamespace(on_verify_complete_cpu=lambda *_, **__: None),
+            advance_grammar_fsm=lambda *_: None,
+        )
+
+    def forward(self, batch: Any) -> None:
+        # A prebuilt batch goes through `run_batch` up to where a model would be needed.
+        batch.forward_mode.is_prebuilt = lambda: True
+        batch.forward_mode.is_split_prefill = lambda: False
+        self.run_batch(self.scheduler, batch)
+
+
+def main(rank: int, port: str) -> None:
+    prepare_imports()
+    import torch
+
+    torch.set_num_threads(1)
+    from sglang.srt.plugins import load_plugins
+
+    load_plugins()
+    from sglang.srt.managers.scheduler import Scheduler
+
+    assert hasattr(Scheduler.__init__, "__wrapped__"), "SGLang's loader did not apply the plugin's hook"
+
+    from sglang.srt.distributed import parallel_state
+    from sglang.srt.runtime_context import get_parallel
+
+    parallel_state.init_distributed_environment(
+        world_size=2, rank=rank, local_rank=rank, backend="gloo", distributed_init_method=f"tcp://127.0.0.1:{port}",
+        timeout=60,
+    )  # fmt: skip
+    publish_sizes(rank)
+    parallel_state.initialize_model_parallel(backend="gloo")
+    engine = Engine(rank)
+
+    from divtrace.record.sglang import _scheduler_is_up
+
+    _scheduler_is_up(None, engine.scheduler)
+    state = engine.scheduler._divtrace
+    hooks = {"rank": rank, "hooks": [hook.rpartition(".")[2] for hook in applied()]}
+    print("HOOKS", hooks, flush=True)
+    drive(engine, get_parallel().tp_group)
+    state.recorder.close()
+
+
+def publish_sizes(rank: int) -> None:
+    """What a server's arguments would give for tensor parallelism over two ranks."""
+    from sglang.srt.runtime_context import _parallel_config_leaves, get_parallel
+    from sglang.srt.server_args import ServerArgs
+
+    sizes = {name: getattr(ServerArgs, name, None) for name in _parallel_config_leaves()}
+    sizes = {name: value if isinstance(value, (int, str, bool)) else None for name, value in sizes.items()}
+    sizes.update(tp_size=2, pp_size=1, dp_size=1, attn_dp_size=1, attn_cp_size=1, ep_size=1, moe_dp_size=1, dcp_size=1)
+    derived = {"attn_tp_size": 2, "moe_ep_size": 1, "moe_tp_size": 2, "attn_dcp_size": 1, "dcp_enabled": False}
+    get_parallel().override_permanently(**sizes, **derived, tp_rank=rank, pp_rank=0)
+
+
+def applied() -> list[str]:
+    from pkgutil import resolve_name
+
+    from divtrace.record.sglang.targets import TARGETS
+
+    return [target.path for target in TARGETS if hasattr(resolve_name(target.path), "__wrapped__")]
+
+
+def drive(engine: Engine, group: Any) -> None:
+    import torch
+
+    requests = [Request("A", [1, 5, 6]), Request("B", [1, 9])]
+    engine.forward(batch_of(requests, "extend", prefix_lens=[0, 0], extend_lens=[3, 2]))
+    engine.forward(batch_of(requests, "decode"))
+    drive_syncs(engine, group)
+    engine.forward(batch := batch_of(requests, "decode"))
+    drive_dflash(engine)
+    drive_dspark(engine, requests)
+    drive_eagle(requests)
+    result = SimpleNamespace(
+        next_token_ids=torch.tensor([5, 6, 7, 0, 9, 0, 0, 0]),
+        accept_lens=torch.tensor([3, 1], dtype=torch.int32),
+        block_accept_lens=None,
+        cap_lens=torch.tensor([4, 4], dtype=torch.int32),
+        speculative_output_stride=None,
+        speculative_num_draft_tokens=4,
+        num_non_draft_tokens_per_req=1,
+        grammar_retained_tokens=None,
+    )
+    assert engine.resolve(engine.processor, result, batch) == [[5, 6, 7], [9]]
+    drive_collectives(group)
+    drive_failure(engine, requests)
+
+
+def drive_syncs(engine: Engine, group: Any) -> None:
+    """Every site of `SpecTpSync`, with values that differ between the ranks before."""
+    import torch
+    from sglang.srt.speculative.spec_tp_sync import SpecTpSync, SpecTpSyncSite
+
+    from divtrace.record.sglang.sync import SITES
+
+    sync = SpecTpSync(group)
+    for site in SpecTpSyncSite:
+        if site.slug not in SITES:
+            continue
+        for _ in SITES[site.slug][1]:
+            width = (2, 4) if site.slug == "dflash-accept-greedy" else (2,)
+            values = torch.full(width, 1 + engine.rank, dtype=torch.int64)
+            assert sync.sync(site, values).tolist() == torch.ones(width, dtype=torch.int64).tolist()
+
+
+def drive_dflash(engine: Engine) -> None:
+    import torch
+    from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
+
+    candidates = torch.tensor([[4, 5, 6, 7], [8, 9, 9, 9]])
+    target = torch.tensor([[5, 6, 1, 2], [3, 0, 0, 0]])
+    logits = torch.nn.functional.one_hot(target.reshape(-1), 16).float()
+    worker = SimpleNamespace(
+        _selector_sample=None,
+        block_size=4,
+        _tp_sync=SimpleNamespace(sync=lambda *_: None),
+        _use_triton_accept_bonus=False,
+    )
+    accept_len, commit_lens, bonus, out_tokens, _ = DFlashWorkerV2._accept_block(
+        worker, candidates=candidates, next_token_logits=logits, sampling_info=None, draft_input=None,
+        prefix_lens=torch.tensor([3, 2]), bs=2,
+    )  # fmt: skip
+    assert (accept_len.tolist(), commit_lens.tolist(), bonus.tolist()) == ([2, 0], [3, 1], [1, 3])
+    assert out_tokens[0][:3].tolist() == [5, 6, 1]
+
+
+def drive_dspark(engine: Engine, requests: list[Request]) -> None:
+    import torch
+    from sglang.srt.speculative.dspark_components.dspark_observability import DsparkStepObservers
+
+    observers = SimpleNamespace(
+        _planner=SimpleNamespace(carries_confidence=False, is_compact_mode=False),
+        _maybe_record_sts_collect=lambda **_: None,
+        _confidence_probe=SimpleNamespace(maybe_observe=lambda **_: None),
+        _block_accept_recorder=None,
+        _info_dump=None,
+        _recorder=None,
+        _info_recorder=None,
+    )
+    try:
+        DsparkStepObservers.observe_verify_step(
+            observers, forward_ct=3, reqs=requests, bs=2, proposal_folded=False,
+            verify_ids_2d=torch.tensor([[4, 5, 6, 7], [8, 9, 9, 9]]), target_logits=None,
+            layout=SimpleNamespace(verify_lens=torch.tensor([4, 2], dtype=torch.int32), graph_num_tokens=8),
+            confidence=None, confidence_raw=None, prefix_lens=torch.tensor([3, 2]), draft_tokens=None, draft_block=None,
+            sampling_info=None, correct_len=torch.tensor([2, 0]), cap_trim_lens=torch.tensor([0, 0]),
+            bonus=torch.tensor([1, 3]), commit_lens=torch.tensor([3, 1]), verify_token_budget=4,
+            req_pool_indices=torch.tensor([0, 1]), verify_tier_num_tokens=8, dp_tier_num_tokens=None,
+        )  # fmt: skip
+    except AttributeError as error:
+        # The rest of the method asks the stand-in for recorders that only a real worker has; our hook ran before.
+        print("DSPARK", error, flush=True)
+
+
+def drive_eagle(requests: list[Request]) -> None:
+    """`eagle_sample`, greedy, with SGLang's own Triton kernel in the interpreter."""
+    import torch
+    from sglang.kernels.ops.speculative import spec_tree
+    from sglang.srt.speculative import eagle_utils
+
+    # The one branch whose kernel is in the wheel and in Triton.
+    spec_tree._is_xpu = eagle_utils._is_xpu = True
+    spec_tree._is_cpu = eagle_utils._is_cpu = spec_tree._is_cuda = False
+    tokens = torch.tensor([4, 5, 6, 7, 8, 9, 9, 9])
+    width = 4
+    verify = SimpleNamespace(
+        draft_token=tokens, draft_token_num=width, max_tree_depth=4, tree_topk=1, topk=1, spec_steps=3,
+        retrieve_index=torch.arange(8).reshape(2, 4),
+        retrieve_next_token=torch.tensor([[1, 2, 3, -1]] * 2),
+        retrieve_next_sibling=torch.full((2, 4), -1),
+    )  # fmt: skip
+    target = torch.tensor([5, 6, 1, 2, 3, 0, 0, 0])
+    logits = torch.nn.functional.one_hot(target, 16).float()
+    sampling = SimpleNamespace(
+        is_all_greedy=True, acc_additive_penalties=None, acc_scaling_penalties=None, logit_bias=None,
+        has_watermark_candidates=False,
+    )  # fmt: skip
+    batch = batch_of(requests, "decode", seq_lens=torch.tensor([3, 2]), sampling_info=sampling, device="cpu")
+    spec = SimpleNamespace(speculative_use_rejection_sampling=False)
+    eagle_utils.get_spec = lambda: spec
+    predict, accept_lens, accept_index = eagle_utils.eagle_sample(
+        verify, batch, SimpleNamespace(next_token_logits=logits)
+    )
+    assert accept_lens.tolist() == [3, 1], accept_lens
+    assert predict[accept_index[0][2]] == 1
+
+
+def drive_collectives(group: Any) -> None:
+    import torch
+
+    x = torch.ones(4)
+    group.all_reduce(x)
+    group.broadcast(x, src=1)
+    group.all_gather(x.reshape(1, 4))
+
+
+def drive_failure(engine: Engine, requests: list[Request]) -> None:
+    def fail(_batch: Any) -> None:
+        raise RuntimeError("made up ::error </script>")
+
+    engine.scheduler._run_batch_prebuilt = fail
+    try:
+        engine.forward(batch_of(requests, "decode"))
+    except RuntimeError:
+        return
+    raise AssertionError("the exception of the engine did not come through")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+    main(int(sys.argv[1]), sys.argv[2])
