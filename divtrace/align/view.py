@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from divtrace.events import MODEL_STAGES, STAGE_ORDER, Event
@@ -45,14 +47,41 @@ def key_of(event: Event, n: int) -> EventKey:
     return EventKey(event.req, event.attempt or 0, event.round, step, event.stage, event.site, event.phase or "used", n)
 
 
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is known of a rank's whole trace where only some of its records are loaded."""
+
+    events: int
+    covered: frozenset[Site]
+    first_of_step: Mapping[int, int]
+    last_of_step: Mapping[int, int]
+    overlapped: bool
+    closed: bool
+    last_model: int
+    """Position of the last model event; -1 if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What of a replica is loaded as a whole, and may therefore be judged."""
+
+    requests: frozenset[str]
+    steps: frozenset[int]
+
+    def holds(self, req: str | None, step: int | None) -> bool:
+        """True if every record of this event is loaded, and those that it is judged with."""
+        return req in self.requests or step in self.steps
+
+
 class RankView:
     """A rank's records with the indexes that alignment needs.
 
-    `keys[pos]` is the key of the model event at that position, or None for collectives and host records. Where a rank
-    records the same key again, later ones count as n+1; `repeated` holds such keys with n left out (as n = -1).
+    `keys[i]` is the key of `records[i]`, or None for collectives and host records. Where a rank records the same key
+    again, later ones count as n+1; `repeated` holds such keys with n left out (as n = -1). With a `summary`, `records`
+    are only those that were loaded; their positions are still those in the whole trace.
     """
 
-    def __init__(self, trace: RankTrace) -> None:
+    def __init__(self, trace: RankTrace, summary: Summary | None = None) -> None:
         """Index the trace."""
         self.trace = trace
         self.rank = trace.id[1]
@@ -66,9 +95,35 @@ class RankView:
         """Some model event was written after one of a later step: stages of two steps interleave."""
         self.invisible_loss = not trace.has_seq or trace.dropped > trace.lost
         self.closed = False
+        self.last_model = -1
+        """Position of the last model event; -1 if there is none."""
+        self.length = len(self.records)
+        """Records of the whole trace."""
         self._index()
+        self._positions: list[int] | None = None
+        if summary is not None:
+            self._positions = [record.pos for record in self.records]
+            self.covered = set(summary.covered)
+            self.first_of_step, self.last_of_step = dict(summary.first_of_step), dict(summary.last_of_step)
+            self.overlapped, self.closed = summary.overlapped, summary.closed
+            self.last_model, self.length = summary.last_model, summary.events
         self.steps = sorted(self.first_of_step)
-        self.max_step = self.steps[-1] if self.steps else None
+
+    def between(self, first: int, last: int) -> Iterator[Record]:
+        """The loaded records from position `first` to position `last`."""
+        for index in range(self._at(first), len(self.records)):
+            record = self.records[index]
+            if record.pos > last:
+                return
+            yield record
+
+    def before(self, pos: int) -> Iterator[tuple[Record, EventKey | None]]:
+        """The loaded records in front of a position with their keys, the nearest first."""
+        for index in range(self._at(pos) - 1, -1, -1):
+            yield self.records[index], self.keys[index]
+
+    def _at(self, pos: int) -> int:
+        return pos if self._positions is None else bisect_left(self._positions, pos)
 
     def _index(self) -> None:
         seen: set[EventKey] = set()
@@ -84,6 +139,7 @@ class RankView:
                     while key in seen:
                         key = key._replace(n=key.n + 1)
                 seen.add(key)
+                self.last_model = record.pos
                 self.covered.add(key.where)
                 if step is not None:
                     if highest is not None and step < highest:
@@ -112,7 +168,7 @@ class RankView:
         if before < 0 and not self.trace.starts_at_zero:
             return True
         right = bisect_right(self.steps, high)
-        after = min((self.first_of_step[s] for s in self.steps[right:][:2]), default=len(self.records))
+        after = min((self.first_of_step[s] for s in self.steps[right:][:2]), default=self.length)
         return self.hole_between(before, after)
 
     def hole_before(self, record: Record) -> bool:
@@ -122,10 +178,6 @@ class RankView:
         if first == 0 and not self.trace.starts_at_zero:
             return True
         return self.hole_between(first - 1, record.pos)
-
-    def last_model_pos(self) -> int:
-        """Position of the last model event; -1 if there is none."""
-        return next((pos for pos in range(len(self.keys) - 1, -1, -1) if self.keys[pos] is not None), -1)
 
 
 def stage_order(stage: str) -> int:

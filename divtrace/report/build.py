@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from divtrace.explain import coverage as coverage_words
 from divtrace.explain import verdict as verdict_words
-from divtrace.report.coverage import coverage, ended_early, ends, missing_fields, request_summaries
+from divtrace.report.coverage import coverage, ended_early, ends, request_summaries
 from divtrace.report.findings import finding, finding_id, place
 from divtrace.report.model import (
     Place,
@@ -57,7 +57,7 @@ def build(walk: Walk, *, max_findings: int = 1000) -> Report:
     findings = [finding(one, walk.roles, recorded_stages(walk, one), names.key) for one in shown]
     before = precedence(first, walk.timeouts)
     early = ended_early(walk)
-    missing = missing_fields(walk.traces)
+    missing = walk.missing_fields
     absent = [(world.world, rank) for world in walk.worlds for rank in absent_ranks(world)]
     return Report(
         tool=Tool(__version__),
@@ -135,15 +135,14 @@ def _progress(walk: Walk, names: Names) -> Progress:
 def _replica(world: WorldWalk, replica: ReplicaWalk) -> Replica:
     here = [one for one in world.divergences if replica.index in one.orders]
     head = min(here, key=lambda one: one.orders[replica.index], default=None)
-    requests = {group.key.req for group in replica.groups if group.key.req is not None}
     return Replica(
         id=replica.index,
         world=world.world,
         ranks=tuple(sorted(replica.replica.ranks)),
         attn_tp=replica.replica.attn_tp,
         verdict=of_replica(world, replica),
-        requests=len(requests),
-        rounds=sum(1 for _, _, number in replica.rounds if number > 0),
+        requests=len(replica.requests),
+        rounds=sum(replica.requests.values()),
         first=None if head is None else finding_id(head),
     )
 
@@ -168,15 +167,15 @@ def _timeouts(walk: Walk, names: Names) -> tuple[Timeout, ...]:
 def _extent(walk: Walk) -> str:
     replicas = [replica for replica in replicas_of(walk) if replica.views]
     ranks = sum(len(replica.views) for replica in replicas)
-    rounds = sum(1 for replica in replicas for _, _, number in replica.rounds if number > 0)
-    requests = sum(len({group.key.req for group in replica.groups} - {None}) for replica in replicas)
-    steps = [group.step for replica in replicas for group in replica.agreements[-1:] if group.step is not None]
+    rounds = sum(sum(replica.requests.values()) for replica in replicas)
+    requests = sum(len(replica.requests) for replica in replicas)
+    steps = [replica.agreed_step for replica in replicas if replica.agreed_step is not None]
     return verdict_words.extent_compared(ranks, len(replicas), rounds, requests, max(steps, default=None))
 
 
 def _notes(walk: Walk) -> list[str]:
     replicas = replicas_of(walk)
-    decisions = any(replica.groups for replica in replicas)
+    decisions = any(view.covered for replica in replicas for view in replica.views.values())
     told = verdict_words.notes(
         healed_without_after=sum(len(replica.unsettled) for replica in replicas),
         overridden=sum(len(replica.overridden) for replica in replicas),

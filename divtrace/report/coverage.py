@@ -7,29 +7,12 @@ from collections.abc import Callable
 from divtrace.align.view import RankView
 from divtrace.explain.coverage import no_trace, reasons
 from divtrace.report.model import Coverage, Damage, End, NotCompared, RankName, RequestSummary
-from divtrace.trace.model import Record, Traces
+from divtrace.trace.model import Record
 from divtrace.walk.run import Walk
 from divtrace.walk.skips import Unseen
 from divtrace.walk.verdict import absent_ranks
 
 WorldRank = tuple[int, int]
-
-_DECISIONS = (
-    "batch",
-    "draft_tokens",
-    "verify_len",
-    "positions",
-    "target_tokens",
-    "correct_len",
-    "bonus",
-    "commit_len",
-    "new_seq_len",
-    "out_tokens",
-    "finished",
-    "kv_slots",
-    "comm_seq",
-)
-"""What a complete trace holds; those that no rank recorded are listed as missing."""
 
 _MOST_DAMAGE = 1000
 """Damaged records named in the report; all are counted, and `divtrace validate` names every one."""
@@ -69,18 +52,6 @@ def ended_early(walk: Walk) -> list[tuple[WorldRank, Record]]:
     ]
 
 
-def missing_fields(traces: Traces) -> tuple[str, ...]:
-    """Decisions that no rank recorded anywhere."""
-    missing = list(_DECISIONS)
-    for trace in traces.ranks.values():
-        for record in trace.records:
-            if any(getattr(record.event, name) is not None for name in missing):
-                missing = [name for name in missing if getattr(record.event, name) is None]
-        if not missing:
-            break
-    return tuple(missing)
-
-
 def coverage(walk: Walk, rank_name: Callable[[int, int], RankName], missing: tuple[str, ...]) -> Coverage:
     """The coverage section of the report."""
     traces = walk.traces
@@ -102,7 +73,7 @@ def coverage(walk: Walk, rank_name: Callable[[int, int], RankName], missing: tup
     return Coverage(
         files=len(traces.files),
         ignored_files=traces.ignored_files,
-        events=sum(len(trace.records) for trace in traces.ranks.values()),
+        events=sum(view.length for world in walk.worlds for view in world.views.values()),
         ranks=len(traces.ranks),
         bad_lines=traces.bad_lines,
         unknown_fields=traces.unknown_fields,
@@ -120,11 +91,8 @@ def request_summaries(walk: Walk) -> tuple[RequestSummary, ...]:
     for world in walk.worlds:
         absent = set(absent_ranks(world))
         for replica in world.replicas:
-            rounds: dict[str, int] = {group.key.req: 0 for group in replica.groups if group.key.req is not None}
-            for req, _, number in replica.rounds:
-                rounds[req] += number > 0
             gone = sorted(absent & set(replica.replica.ranks))
-            for req in sorted(rounds):
+            for req in sorted(replica.requests):
                 rank = gone[0] if gone else replica.partial.get(req)
                 why = None
                 if rank is not None:
@@ -140,7 +108,7 @@ def request_summaries(walk: Walk) -> tuple[RequestSummary, ...]:
                         world=world.world,
                         replica=replica.index,
                         req=req,
-                        rounds=rounds[req],
+                        rounds=replica.requests[req],
                         compared="full" if why is None else "part",
                         why=why,
                     )

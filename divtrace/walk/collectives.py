@@ -77,7 +77,7 @@ def operations_of(view: RankView, topology: Topology, world: int) -> list[Operat
     counted: dict[tuple[Communicator, int], Operation] = {}
     ordered: Counter[Communicator] = Counter()
     still_open: dict[Communicator, list[Operation]] = {}
-    first_gap = view.trace.gaps[0] if view.trace.gaps else len(view.records)
+    first_gap = view.trace.gaps[0] if view.trace.gaps else view.length
     in_order = view.trace.starts_at_zero and not view.invisible_loss
     for record in view.records:
         event = record.event

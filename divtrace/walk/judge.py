@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from divtrace.align.groups import Group, Order, align
-from divtrace.align.view import EventKey, RankView
+from divtrace.align.view import EventKey, RankView, Scope
 from divtrace.invariants import CHECKS
 from divtrace.invariants.base import Break, Context
 from divtrace.topology import ReplicaGroup, Topology
@@ -56,19 +56,39 @@ class ReplicaWalk:
     unseen: dict[int, Unseen] = field(default_factory=dict)
     partial: dict[str, int] = field(default_factory=dict)
     """Requests compared only in part, each with the lowest rank of which a part is not compared."""
+    scope: Scope | None = None
+    """What is loaded as a whole; None: everything."""
+    requests: dict[str, int] = field(default_factory=dict)
+    """Rounds of every request, the prefill not counted."""
+    agreed_step: int | None = None
+    """The last step in which two ranks agreed."""
+    agreed: bool = False
+    """Some event was recorded by two ranks with equal values."""
 
 
 def walk_replica(
-    index: int, world: int, replica: ReplicaGroup, views: dict[int, RankView], topology: Topology, algorithm: str | None
+    walk: ReplicaWalk, topology: Topology, algorithm: str | None
 ) -> ReplicaWalk:
-    """Align and judge the model events of one replica."""
-    walk = ReplicaWalk(index, world, replica, views)
+    """Align and judge the model events of one replica, as far as its scope goes."""
+    views = walk.views
     walk.groups = align(views)
     walk.by_key = {group.key: group for group in walk.groups}
     walk.rounds = rounds_of(walk.groups, views)
     walk.overshoot = overshoot_rounds(walk.rounds)
     _Judge(walk, topology, algorithm).run()
+    if walk.scope is None:
+        _count(walk)
+    walk.agreed = walk.agreed or bool(walk.agreements)
+    steps = [group.step for group in walk.agreements if group.step is not None]
+    walk.agreed_step = max([*steps, *([] if walk.agreed_step is None else [walk.agreed_step])], default=None)
     return walk
+
+
+def _count(walk: ReplicaWalk) -> None:
+    """What the sieve counts where it has read the trace."""
+    walk.requests = {group.key.req: 0 for group in walk.groups if group.key.req is not None}
+    for req, _, number in walk.rounds:
+        walk.requests[req] += number > 0
 
 
 class _Judge:
@@ -83,6 +103,8 @@ class _Judge:
         walk = self._walk
         families: dict[EventKey, dict[str, Group]] = {}
         for group in walk.groups:
+            if walk.scope is not None and not walk.scope.holds(group.key.req, group.step):
+                continue
             families.setdefault(group.key._replace(phase=""), {})[group.key.phase] = group
         for phases in families.values():
             self._family(phases)
@@ -187,7 +209,7 @@ def _all_breaks(walk: ReplicaWalk, algorithm: str | None) -> dict[RecordId, list
 
     restarts = {rank: _restarts(view) for rank, view in walk.views.items()}
     for round_key, by_rank in walk.rounds.items():
-        if round_key in walk.overshoot:
+        if round_key in walk.overshoot or not _in_scope(walk, by_rank):
             continue
         req, attempt, number = round_key
         before = walk.rounds.get((req, attempt, number - 1), {})
@@ -196,8 +218,16 @@ def _all_breaks(walk: ReplicaWalk, algorithm: str | None) -> dict[RecordId, list
             for check in CHECKS:
                 keep(rank, check(current, before.get(rank), context))
     for rank, view in walk.views.items():
-        keep(rank, SlotWalk(view, walk.overshoot).breaks())
+        requests = None if walk.scope is None else walk.scope.requests
+        keep(rank, SlotWalk(view, walk.overshoot, requests).breaks())
     return found
+
+
+def _in_scope(walk: ReplicaWalk, by_rank: Mapping[int, RoundView]) -> bool:
+    if walk.scope is None:
+        return True
+    group = next(iter(by_rank.values())).groups[0]
+    return walk.scope.holds(group.key.req, group.step)
 
 
 def _restarts(view: RankView) -> dict[str, tuple[int, ...]]:

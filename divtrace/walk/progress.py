@@ -29,16 +29,30 @@ class Waits:
     """Members of pending operations that recorded no collective or left no trace."""
 
 
-def waits(views: Mapping[int, RankView], operations: Mapping[int, Sequence[Operation]]) -> Waits:
-    """Pending operations of one world and what follows from them."""
-    last = _last_numbers(operations)
+LastNumbers = Mapping[tuple[Communicator, int], int]
+"""The last number that a rank issued on a communicator."""
+
+
+def waits(
+    views: Mapping[int, RankView],
+    operations: Mapping[int, Sequence[Operation]],
+    known: LastNumbers | None = None,
+) -> Waits:
+    """Pending operations of one world and what follows from them.
+
+    Args:
+        views: the ranks that have a trace.
+        operations: their operations, or at least the last of each rank on each communicator.
+        known: last numbers where not all operations are given.
+    """
+    last = _last_numbers(operations) | dict(known or {})
     pending = [
         operation
         for rank in sorted(operations)
         for operation in operations[rank]
         if operation.counted and is_pending(operation, operations[rank], views[rank], last)
     ]
-    observed = {rank for rank in operations if operations[rank]}
+    observed = {rank for _, rank in last} | {rank for rank in operations if operations[rank]}
     edges: dict[int, set[int]] = {}
     unobserved: set[int] = set()
     for operation in pending:
@@ -65,14 +79,14 @@ def waits(views: Mapping[int, RankView], operations: Mapping[int, Sequence[Opera
 
 
 def is_pending(
-    operation: Operation, own: Sequence[Operation], view: RankView, last: Mapping[tuple[Communicator, int], int]
+    operation: Operation, own: Sequence[Operation], view: RankView, last: LastNumbers
 ) -> bool:
     """True if the rank is stuck in this operation, as far as the trace tells."""
     if operation.state == "timeout":
         return True
     if operation.state == "completed" or operation is not own[-1] or view.closed:
         return False
-    if view.last_model_pos() > operation.issue.pos:
+    if view.last_model > operation.issue.pos:
         return False
     return all(
         last.get((operation.communicator, member), -1) <= operation.number for member in operation.communicator.ranks
@@ -90,7 +104,7 @@ def _last_numbers(operations: Mapping[int, Iterable[Operation]]) -> dict[tuple[C
 
 
 def _ahead(
-    pending: Iterable[Operation], views: Mapping[int, RankView], last: Mapping[tuple[Communicator, int], int]
+    pending: Iterable[Operation], views: Mapping[int, RankView], last: LastNumbers
 ) -> tuple[int, ...]:
     found = set()
     for operation in pending:

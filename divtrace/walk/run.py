@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from divtrace.trace.model import RankTrace, Traces
 from divtrace.walk.precedence import TimedOut, timed_out
 from divtrace.walk.roles import Roles, Timelines, assign
 from divtrace.walk.verdict import Outcome, overall
-from divtrace.walk.world import GroupFlags, WorldWalk, walk_world
+from divtrace.walk.world import GroupFlags, Sieved, WorldWalk, walk_world
 
+
+DECISIONS = (
+    "batch",
+    "draft_tokens",
+    "verify_len",
+    "positions",
+    "target_tokens",
+    "correct_len",
+    "bonus",
+    "commit_len",
+    "new_seq_len",
+    "out_tokens",
+    "finished",
+    "kv_slots",
+    "comm_seq",
+)
+"""What a complete trace holds; those that no rank recorded are listed as missing."""
 
 @dataclass(slots=True)
 class Walk:
@@ -20,10 +38,35 @@ class Walk:
     roles: Roles
     outcome: Outcome
     timeouts: list[TimedOut]
+    missing_fields: tuple[str, ...]
+    """Decisions that no rank recorded anywhere."""
 
 
-def walk(traces: Traces, flags: GroupFlags) -> Walk:
+def missing_fields(traces: Traces) -> tuple[str, ...]:
+    """Decisions that no rank recorded anywhere."""
+    missing = list(DECISIONS)
+    for trace in traces.ranks.values():
+        for record in trace.records:
+            if any(getattr(record.event, name) is not None for name in missing):
+                missing = [name for name in missing if getattr(record.event, name) is None]
+        if not missing:
+            break
+    return tuple(missing)
+
+
+def walk(
+    traces: Traces,
+    flags: GroupFlags,
+    sieved: Mapping[int, Sieved] | None = None,
+    missing: tuple[str, ...] | None = None,
+) -> Walk:
     """Walk all worlds.
+
+    Args:
+        traces: the records that are loaded.
+        flags: sizes and groups from the command line.
+        sieved: by world, what the sieve knows of records that are not loaded; None if all are.
+        missing: decisions that no rank recorded, where not all records are loaded.
 
     Raises:
         TopologyError: sizes do not divide or groups overlap.
@@ -34,10 +77,13 @@ def walk(traces: Traces, flags: GroupFlags) -> Walk:
     worlds: list[WorldWalk] = []
     replicas = 0
     for world in sorted(by_world):
-        one = walk_world(world, by_world[world], flags, replicas)
+        one = walk_world(world, by_world[world], flags, replicas, None if sieved is None else sieved[world])
         replicas += len(one.replicas)
         worlds.append(one)
     operations = {(one.world, rank): own for one in worlds for rank, own in one.operations.items()}
     divergences = [divergence for one in worlds for divergence in one.divergences]
     roles = assign(divergences, Timelines(operations))
-    return Walk(traces, worlds, roles, overall(worlds, bool(divergences)), timed_out(worlds))
+    outcome = overall(worlds, bool(divergences))
+    return Walk(
+        traces, worlds, roles, outcome, timed_out(worlds), missing_fields(traces) if missing is None else missing
+    )

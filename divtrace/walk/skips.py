@@ -27,6 +27,8 @@ class _Span(NamedTuple):
 
 
 _ANY = -1
+HISTORY = 16
+"""Steps (rounds) before the missing event that are asked for what the rank always wrote after it."""
 
 
 class _StepSite(NamedTuple):
@@ -93,7 +95,7 @@ class Skips:
             return False
         # The trace begins in this very step: only an earlier stage of it shows that the rank was already recording.
         own = stage_order(group.key.stage)
-        for record in view.records[view.first_of_step[group.step] : view.last_of_step[group.step] + 1]:
+        for record in view.between(view.first_of_step[group.step], view.last_of_step[group.step]):
             if record.event.step == group.step and stage_order(record.event.stage) < own:
                 return True
         return False
@@ -117,7 +119,8 @@ class Skips:
             return []
         sites = self._steps_of(view)
         own = _StepSite(group.key.where, group.key.n if group.key.req is None else _ANY, group.key.req is None)
-        earlier = [(step, span) for step, span in sites.get(own, {}).items() if step < group.step]
+        known = sites.get(own, {}).items()
+        earlier = [(step, span) for step, span in known if group.step - HISTORY <= step < group.step]
         found = []
         for site, spans in sites.items():
             here = spans.get(group.step)
@@ -140,11 +143,22 @@ class Skips:
             here = spans.get(own)
             if here is None:
                 continue
-            common = [(span, spans[round_key]) for round_key, span in missing.items() if round_key in spans]
-            common = [(span, other) for span, other in common if span.first < here.first]
+            earlier = [round_key for round_key, span in missing.items() if round_key in spans and span.first < here.first]
+            earlier = self._recent(view, earlier, group.step)
+            common = [(missing[round_key], spans[round_key]) for round_key in earlier]
             if common and all(other.first > span.last for span, other in common):
                 found.append(here.first)
         return found
+
+    def _recent(
+        self, view: RankView, rounds: list[tuple[str, int, int]], step: int | None
+    ) -> list[tuple[str, int, int]]:
+        """Those of the rounds that the rank ran in the last steps."""
+        if step is None:
+            return rounds
+        start = view.first_of_step.get(next((s for s in view.steps if s >= step - HISTORY), step), 0)
+        sites = self._rounds_of(view)
+        return [key for key in rounds if any(spans[key].first >= start for spans in sites.values() if key in spans)]
 
     def _steps_of(self, view: RankView) -> dict[_StepSite, dict[int, _Span]]:
         known = self._in_step.get(view.rank)

@@ -26,8 +26,9 @@ class _Holder:
 class SlotWalk:
     """Follows the slots of one rank through its trace, in the rank's own order."""
 
-    def __init__(self, view: RankView, overshoot: frozenset[RoundKey]) -> None:
-        """Note where every request ends on this rank."""
+    def __init__(self, view: RankView, overshoot: frozenset[RoundKey], requests: frozenset[str] | None = None) -> None:
+        """Note where every request ends on this rank; follow only `requests` if they are given."""
+        self._requests = requests
         self._view = view
         self._overshoot = overshoot
         self._holders: dict[int, list[_Holder]] = {}
@@ -45,7 +46,7 @@ class SlotWalk:
     def breaks(self) -> Iterator[Break]:
         """Every record at which the rule breaks; one break a record."""
         for record, key in zip(self._view.records, self._view.keys, strict=True):
-            if key is None or key.req is None:
+            if key is None or key.req is None or (self._requests is not None and key.req not in self._requests):
                 continue
             event, owner = record.event, (key.req, key.attempt)
             if key.attempt > self._attempt.get(key.req, 0):

@@ -38,9 +38,9 @@ def absent_ranks(world: WorldWalk) -> tuple[int, ...]:
 def compared_anything(world: WorldWalk, ranks: Collection[int] | None = None) -> bool:
     """True if some event or operation of these ranks (all if None) was held against another rank's."""
     for replica in world.replicas:
-        if (ranks is None or set(replica.views) & set(ranks)) and (replica.agreements or replica.divergences):
+        if (ranks is None or set(replica.views) & set(ranks)) and (replica.agreed or replica.divergences):
             return True
-    return any(len(match.by_rank) > 1 and (ranks is None or set(match.by_rank) & set(ranks)) for match in world.matches)
+    return bool(world.matched if ranks is None else world.matched & set(ranks))
 
 
 def overall(worlds: Iterable[WorldWalk], divergent: bool) -> Outcome:

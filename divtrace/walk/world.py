@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from divtrace.align.groups import Group, Order
-from divtrace.align.view import EventKey, RankView, stage_order
+from divtrace.align.view import EventKey, RankView, Scope, Summary, stage_order
 from divtrace.events import Meta
 from divtrace.topology import RankGroup, Sizes, Topology, override, sizes_from, topology
 from divtrace.trace.model import RankTrace
@@ -17,7 +17,7 @@ from divtrace.walk.compare import Difference
 from divtrace.walk.config import config_divergence, setting
 from divtrace.walk.divergence import CommunicatorKey, Divergence
 from divtrace.walk.judge import ReplicaWalk, walk_replica
-from divtrace.walk.progress import Waits, waits
+from divtrace.walk.progress import LastNumbers, Waits, waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,8 @@ class WorldWalk:
     matches: list[OperationMatch] = field(default_factory=list)
     waits: Waits | None = None
     collective_divergences: list[Divergence] = field(default_factory=list)
+    matched: frozenset[int] = frozenset()
+    """Ranks of which some operation was held against another rank's."""
     meta_conflict: bool = False
 
     @property
@@ -72,7 +74,30 @@ def world_topology(ranks: Sequence[int], metas: Mapping[int, tuple[Meta, ...]], 
     return topology(ranks, parallel=sizes, groups=groups)
 
 
-def walk_world(world: int, traces: Mapping[int, RankTrace], flags: GroupFlags, first_replica: int) -> WorldWalk:
+@dataclass(frozen=True, slots=True)
+class Sieved:
+    """What the sieve found in one world whose records are loaded only in part."""
+
+    summaries: Mapping[int, Summary]
+    """By rank."""
+    scopes: Mapping[RankGroup, Scope]
+    """By the ranks of the replica."""
+    requests: Mapping[RankGroup, dict[str, int]]
+    partial: Mapping[RankGroup, dict[str, int]]
+    agreed_steps: Mapping[RankGroup, int | None]
+    agreed: frozenset[RankGroup]
+    last_numbers: LastNumbers
+    matched: frozenset[int]
+    """Ranks of which some operation was matched with another rank's."""
+
+
+def walk_world(
+    world: int,
+    traces: Mapping[int, RankTrace],
+    flags: GroupFlags,
+    first_replica: int,
+    sieved: Sieved | None = None,
+) -> WorldWalk:
     """Align, compare and judge all ranks of one world.
 
     Args:
@@ -80,19 +105,29 @@ def walk_world(world: int, traces: Mapping[int, RankTrace], flags: GroupFlags, f
         traces: its traces by rank.
         flags: sizes and groups from the command line.
         first_replica: number of the world's first replica; replicas are numbered through over all worlds.
+        sieved: what is known of records that are not loaded; None if all are.
 
     Raises:
         TopologyError: sizes do not divide or groups overlap.
     """
     metas = {rank: tuple(trace.metas) for rank, trace in traces.items()}
-    views = {rank: RankView(traces[rank]) for rank in sorted(traces)}
+    summaries = {} if sieved is None else sieved.summaries
+    views = {rank: RankView(traces[rank], summaries.get(rank)) for rank in sorted(traces)}
     groups = world_topology(sorted(traces), metas, flags)
     walk = WorldWalk(world, groups, views, metas)
     for offset, replica in enumerate(groups.replicas):
         index = first_replica + offset
         inside = {rank: views[rank] for rank in sorted(replica.ranks) if rank in views}
         lowest = [meta for rank in inside for meta in metas[rank]]
-        one = walk_replica(index, world, replica, inside, groups, setting(lowest, "algorithm"))
+        one = ReplicaWalk(index, world, replica, inside)
+        if sieved is not None:
+            ranks = replica.ranks
+            one.scope = sieved.scopes.get(ranks, Scope(frozenset(), frozenset()))
+            one.requests, one.agreed = dict(sieved.requests.get(ranks, {})), ranks in sieved.agreed
+            one.agreed_step = sieved.agreed_steps.get(ranks)
+        walk_replica(one, groups, setting(lowest, "algorithm"))
+        if sieved is not None:
+            one.partial = {**sieved.partial.get(replica.ranks, {}), **one.partial}
         conflict = config_divergence(index, world, inside, metas)
         if conflict is not None:
             one.divergences.insert(0, conflict)
@@ -100,7 +135,10 @@ def walk_world(world: int, traces: Mapping[int, RankTrace], flags: GroupFlags, f
         walk.replicas.append(one)
     walk.operations = {rank: operations_of(view, groups, world) for rank, view in views.items()}
     walk.matches = matches(walk.operations)
-    walk.waits = waits(views, walk.operations)
+    walk.waits = waits(views, walk.operations, None if sieved is None else sieved.last_numbers)
+    walk.matched = frozenset({rank for match in walk.matches if len(match.by_rank) > 1 for rank in match.by_rank})
+    if sieved is not None:
+        walk.matched |= sieved.matched
     home = {rank: replica for replica in walk.replicas for rank in replica.views}
     for match in walk.matches:
         differences = mismatch(match)
@@ -160,13 +198,11 @@ def collective_order(operation: Operation, replica: ReplicaWalk) -> Order:
     view = replica.views[operation.rank]
     step = operation.issue.event.step
     behind: Group | None = None
-    for pos in range(operation.issue.pos - 1, -1, -1):
-        record = view.records[pos]
-        key = view.keys[pos]
+    for record, key in view.before(operation.issue.pos):
         if key is not None and (step is None or record.event.step == step):
             behind = replica.by_key[key]
             break
-        if step is not None and pos < view.first_of_step.get(step, 0):
+        if step is not None and record.pos < view.first_of_step.get(step, 0):
             break
     tie = f"{operation.communicator.name} {operation.number:020d}"
     if behind is not None:
