@@ -13,6 +13,7 @@ from cli import traces
 from cli.command import Call, environment
 
 ESCAPE = "\x1b"
+NEAR_TIE = Path(__file__).parents[2] / "fixtures" / "verify-near-tie"
 
 
 def test_agreeing_ranks_exit_0_and_only_standard_output_speaks(call: Call, tmp_path: Path) -> None:
@@ -101,11 +102,19 @@ def test_damage_is_a_warning_where_the_text_report_does_not_tell_it(call: Call, 
 
 
 def test_verbose_tells_what_was_written_and_shows_the_report_in_full(call: Call, tmp_path: Path) -> None:
-    folder = traces.diverged(tmp_path / "traces")
+    brief = call("analyze", NEAR_TIE)
+    full = call("analyze", NEAR_TIE, "-v", "--report", "json=a.json", cwd=tmp_path)
 
-    run = call("analyze", folder, "-v", "--report", "json=a.json", cwd=tmp_path)
+    assert full.stderr == "divtrace: wrote a.json\n"
+    assert len(full.stdout.splitlines()) > len(brief.stdout.splitlines())
 
-    assert run.stderr == "divtrace: wrote a.json\n"
+
+def test_standard_output_is_as_wide_as_the_terminal_and_files_are_not(call: Call, tmp_path: Path) -> None:
+    wide = call("analyze", NEAR_TIE, COLUMNS="120")
+    call("analyze", NEAR_TIE, "-o", tmp_path / "report.txt", COLUMNS="120")
+
+    assert 80 < max(len(line) for line in wide.stdout.splitlines()) <= 120
+    assert (tmp_path / "report.txt").read_text(encoding="utf-8") == call("analyze", NEAR_TIE).stdout
 
 
 def test_strict_refuses_an_unknown_field(call: Call, tmp_path: Path) -> None:
