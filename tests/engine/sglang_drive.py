@@ -34,7 +34,7 @@ class _Module(types.ModuleType):
 
 
 class _Torchvision(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> Any:
         if name.partition(".")[0] == "torchvision":
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
@@ -104,12 +104,7 @@ class Engine:
     """One rank: stand-ins around SGLang's functions."""
 
     def __init__(self, rank: int) -> None:
-        from sglang.srt.managers.scheduler import Scheduler
-        from sglang.srt.managers.scheduler_components.batch_result_processor import SchedulerBatchResultProcessor
-
         self.rank = rank
-        self.run_batch = Scheduler.run_batch
-        self.resolve = SchedulerBatchResultProcessor._resolve_spec_v2_tokens
         self.scheduler = SimpleNamespace(
             forward_ct=0,
             scheduler_stage_metrics=None,
@@ -133,7 +128,15 @@ class Engine:
         # A prebuilt batch goes through `run_batch` up to where a model would be needed.
         batch.forward_mode.is_prebuilt = lambda: True
         batch.forward_mode.is_split_prefill = lambda: False
-        self.run_batch(self.scheduler, batch)
+        from sglang.srt.managers.scheduler import Scheduler
+
+        # Looked up at every call, as the engine does: the hooks come after this object.
+        Scheduler.run_batch(self.scheduler, batch)
+
+    def resolve(self, result: Any, batch: Any) -> Any:
+        from sglang.srt.managers.scheduler_components.batch_result_processor import SchedulerBatchResultProcessor
+
+        return SchedulerBatchResultProcessor._resolve_spec_v2_tokens(self.processor, result, batch)
 
 
 def main(rank: int, port: str) -> None:
@@ -197,22 +200,33 @@ def drive(engine: Engine, group: Any) -> None:
     engine.forward(batch_of(requests, "decode"))
     drive_syncs(engine, group)
     engine.forward(batch := batch_of(requests, "decode"))
-    drive_dflash(engine)
-    drive_dspark(engine, requests)
+    drive_dflash()
+    drive_dspark(requests)
     drive_eagle(requests)
     result = SimpleNamespace(
-        next_token_ids=torch.tensor([5, 6, 7, 0, 9, 0, 0, 0]),
+        next_token_ids=torch.tensor([5, 6, 1, 0, 3, 0, 0, 0]),
         accept_lens=torch.tensor([3, 1], dtype=torch.int32),
         block_accept_lens=None,
-        cap_lens=torch.tensor([4, 4], dtype=torch.int32),
+        cap_lens=torch.tensor([4, 2], dtype=torch.int32),
         speculative_output_stride=None,
         speculative_num_draft_tokens=4,
         num_non_draft_tokens_per_req=1,
         grammar_retained_tokens=None,
     )
-    assert engine.resolve(engine.processor, result, batch) == [[5, 6, 7], [9]]
+    assert engine.resolve(result, batch) == [[5, 6, 1], [3]]
     drive_collectives(group)
     drive_failure(engine, requests)
+
+
+# Per request what rank 0 decides; rank 1 goes in with one more.
+SYNCHRONISED = {
+    "draft_tokens": [5, 9],
+    "verify_len": [4, 4],
+    "correct_len": [0, 0],
+    "bonus": [4, 8],
+    "cap_trim_len": [0, 0],
+    "target_tokens": [[4, 4, 4, 4], [8, 8, 8, 8]],
+}
 
 
 def drive_syncs(engine: Engine, group: Any) -> None:
@@ -226,13 +240,12 @@ def drive_syncs(engine: Engine, group: Any) -> None:
     for site in SpecTpSyncSite:
         if site.slug not in SITES:
             continue
-        for _ in SITES[site.slug][1]:
-            width = (2, 4) if site.slug == "dflash-accept-greedy" else (2,)
-            values = torch.full(width, 1 + engine.rank, dtype=torch.int64)
-            assert sync.sync(site, values).tolist() == torch.ones(width, dtype=torch.int64).tolist()
+        for field in SITES[site.slug][1]:
+            source = torch.tensor(SYNCHRONISED[field])
+            assert torch.equal(sync.sync(site, source + engine.rank), source)
 
 
-def drive_dflash(engine: Engine) -> None:
+def drive_dflash() -> None:
     import torch
     from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
 
@@ -253,7 +266,7 @@ def drive_dflash(engine: Engine) -> None:
     assert out_tokens[0][:3].tolist() == [5, 6, 1]
 
 
-def drive_dspark(engine: Engine, requests: list[Request]) -> None:
+def drive_dspark(requests: list[Request]) -> None:
     import torch
     from sglang.srt.speculative.dspark_components.dspark_observability import DsparkStepObservers
 
@@ -262,23 +275,17 @@ def drive_dspark(engine: Engine, requests: list[Request]) -> None:
         _maybe_record_sts_collect=lambda **_: None,
         _confidence_probe=SimpleNamespace(maybe_observe=lambda **_: None),
         _block_accept_recorder=None,
-        _info_dump=None,
-        _recorder=None,
-        _info_recorder=None,
+        _info_dumper=SimpleNamespace(enabled=False),
     )
-    try:
-        DsparkStepObservers.observe_verify_step(
-            observers, forward_ct=3, reqs=requests, bs=2, proposal_folded=False,
-            verify_ids_2d=torch.tensor([[4, 5, 6, 7], [8, 9, 9, 9]]), target_logits=None,
-            layout=SimpleNamespace(verify_lens=torch.tensor([4, 2], dtype=torch.int32), graph_num_tokens=8),
-            confidence=None, confidence_raw=None, prefix_lens=torch.tensor([3, 2]), draft_tokens=None, draft_block=None,
-            sampling_info=None, correct_len=torch.tensor([2, 0]), cap_trim_lens=torch.tensor([0, 0]),
-            bonus=torch.tensor([1, 3]), commit_lens=torch.tensor([3, 1]), verify_token_budget=4,
-            req_pool_indices=torch.tensor([0, 1]), verify_tier_num_tokens=8, dp_tier_num_tokens=None,
-        )  # fmt: skip
-    except AttributeError as error:
-        # The rest of the method asks the stand-in for recorders that only a real worker has; our hook ran before.
-        print("DSPARK", error, flush=True)
+    DsparkStepObservers.observe_verify_step(
+        observers, forward_ct=3, reqs=requests, bs=2, proposal_folded=False,
+        verify_ids_2d=torch.tensor([[4, 5, 6, 7], [8, 9, 9, 9]]), target_logits=None,
+        layout=SimpleNamespace(verify_lens=torch.tensor([4, 2], dtype=torch.int32), graph_num_tokens=8),
+        confidence=None, confidence_raw=None, prefix_lens=torch.tensor([3, 2]), draft_tokens=None, draft_block=None,
+        sampling_info=None, correct_len=torch.tensor([2, 0]), cap_trim_lens=torch.tensor([0, 0]),
+        bonus=torch.tensor([1, 3]), commit_lens=torch.tensor([3, 1]), verify_token_budget=4,
+        req_pool_indices=torch.tensor([0, 1]), verify_tier_num_tokens=8, dp_tier_num_tokens=None,
+    )  # fmt: skip
 
 
 def drive_eagle(requests: list[Request]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -74,6 +75,12 @@ def child(script: str, *arguments: str, **variables: str) -> subprocess.Popen[st
         cwd=ROOT,
         env=environment | {"PYTHONPATH": str(ROOT)} | variables,
     )
+
+
+def free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
 
 
 def finish(process: subprocess.Popen[str], timeout: float = 60) -> tuple[str, str]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from record.reading import ROOT, read
+
+from record.reading import ROOT, free_port, read
 
 pytestmark = [
     pytest.mark.torch,
@@ -23,12 +23,6 @@ pytestmark = [
 torch = pytest.importorskip("torch", reason="needs torch")
 
 JOB = Path(__file__).with_name("torch_job.py")
-
-
-def free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 def run_job(script: Path | str, directory: Path, *arguments: str) -> list[tuple[int, str]]:

@@ -48,8 +48,11 @@ class ProcessState:
     def key(self, stage: str, site: str, request: str, step: int | None = None) -> dict[str, Any]:
         """The identity of an event about a request of a forward, by default the running one."""
         step = self.step if step is None else step
-        event: dict[str, Any] = {"stage": stage, "site": site, "req": request, "step": step}
-        known = self.iterations.get(step, {}) if step is not None else {}
+        event: dict[str, Any] = {"stage": stage, "site": site, "req": request}
+        known: dict[str, tuple[int, int, int]] = {}
+        if step is not None:
+            event["step"] = step
+            known = self.iterations.get(step, {})
         if request in known:
             attempt, round_number, chunk = known[request]
             event["round"] = round_number
@@ -155,7 +158,7 @@ def _in_place(path: str, hook: Hook) -> bool:
         return False
     registry = import_module("sglang.srt.plugins.hook_registry")
     if any(getattr(h, "__closure__", None) and _closes_over(h, hook) for _, h, _ in registry.HookRegistry._hooks[path]):
-        return hasattr(function, "__wrapped__")
+        return path in registry.HookRegistry._patched and hasattr(function, "__wrapped__")
     if isinstance(holder, type):
         return attach(holder, name, hook)
     return False
