@@ -10,6 +10,9 @@ from divtrace.errors import DamageError
 from divtrace.report.build import build
 from divtrace.report.model import Report
 from divtrace.report.request import FirstDivergence, Shown, first_divergence_of, show_request
+from divtrace.sieve.cursor import NotSievableError
+from divtrace.sieve.run import sieve
+from divtrace.trace.discover import discover
 from divtrace.trace.load import load
 from divtrace.trace.model import Traces
 from divtrace.walk.run import Walk, walk
@@ -35,6 +38,8 @@ class Options:
     max_findings: int = 1000
     """Findings listed in the report; 0 for all."""
     jobs: int | None = None
+    sieve_from: int = 8 << 20
+    """Bytes of input from which on the ranks are sieved in step instead of being loaded."""
     strict: bool = False
     """Damage of any kind raises DamageError."""
 
@@ -82,7 +87,22 @@ def _refuse_damage(traces: Traces) -> None:
 
 
 def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
-    """Load and walk; raises as `read` does, and TopologyError for sizes that do not divide."""
+    """Read and walk; raises as `read` does, and TopologyError for sizes that do not divide.
+
+    Large inputs of JSON Lines in order pass through the sieve; everything else is loaded as a whole.
+    """
+    found = discover(paths)
+    if sum(source.size or 0 for source in found.sources) >= options.sieve_from and found.sources:
+        total = sum(source.size or 0 for source in found.sources)
+        told = None if progress is None else (lambda done: progress(min(done, total), total))
+        try:
+            sieved = sieve(found, options.run, options.groups, told)
+        except NotSievableError:
+            pass  # not in order, no seq, several ranks in one file: load it
+        else:
+            if options.strict:
+                _refuse_damage(sieved.traces)
+            return sieved
     return walk(read(paths, options, progress), options.groups)
 
 

@@ -1,8 +1,8 @@
 """The events of one replica: records of several ranks under one key, in causal order.
 
 The order (SPEC section 6) is (step, stage, place). Inside one (step, stage) the lowest rank's own order holds; then,
-rank by rank upwards, an event that is not yet placed stands directly behind the one that precedes it there, or in front.
-An event without a step stands behind the one that precedes it on its rank.
+rank by rank upwards, an event that is not yet placed stands directly behind the one that precedes it there, or in
+front. An event without a step stands behind the one that precedes it on its rank.
 """
 
 from __future__ import annotations

@@ -113,15 +113,11 @@ def next_check(
         case "rank_failed":
             return [f"Read the log of {who} around its error; its traceback says what raised before the collective."]
         case "rank_silent":
-            return [
-                f"Look for {who} in the engine's log and with py-spy dump: an exception, a kill, "
-                "or a stack that still moves."
-            ]
+            text = f"Look for {who} in the engine's log and with py-spy dump: an exception, a kill, "
+            return [text + "or a stack that still moves."]
         case "uniform_stall":
-            return [
-                "Take two py-spy dumps of all ranks a minute apart: a stack that moves is slow, "
-                "one that does not is stuck below the engine."
-            ]
+            text = "Take two py-spy dumps of all ranks a minute apart: a stack that moves is slow, "
+            return [text + "one that does not is stuck below the engine."]
         case "insufficient" if absent:
             return [f"Hand in the trace of {rank_names(absent, many_worlds)}, or the log that tells how it ended."]
         case "insufficient":
@@ -135,8 +131,9 @@ def _next_for(first: Divergence) -> str:
     token = token_for(first.key.site)
     if token is not None and first.rule not in ("sync-group", "sync-overridden"):
         return (
-            f"Run again with SGLANG_SPEC_TP_SYNC=all, then with all,-{token}: if the divergence comes only with {token} "
-            "taken out, the ranks' own values differ there; if it stays with all, the sync itself does not take effect."
+            f"Run again with SGLANG_SPEC_TP_SYNC=all, then with all,-{token}: if the divergence comes only with "
+            f"{token} taken out, the ranks' own values differ there; if it stays with all, the sync itself does not take "
+            "effect."
         )
     return RULES[first.rule].look_next[0]
 

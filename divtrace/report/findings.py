@@ -22,7 +22,7 @@ RankKey = Callable[[int, int], str]
 def finding_id(divergence: Divergence) -> str:
     """An id that follows from the finding's key alone, so that it is the same in every run over the same trace."""
     key = divergence.key
-    parts = [
+    parts: list[object] = [
         divergence.world,
         divergence.replica,
         key.req,

@@ -66,9 +66,7 @@ class ReplicaWalk:
     """Some event was recorded by two ranks with equal values."""
 
 
-def walk_replica(
-    walk: ReplicaWalk, topology: Topology, algorithm: str | None
-) -> ReplicaWalk:
+def walk_replica(walk: ReplicaWalk, topology: Topology, algorithm: str | None) -> ReplicaWalk:
     """Align and judge the model events of one replica, as far as its scope goes."""
     views = walk.views
     walk.groups = align(views)

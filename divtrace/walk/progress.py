@@ -78,9 +78,7 @@ def waits(
     )
 
 
-def is_pending(
-    operation: Operation, own: Sequence[Operation], view: RankView, last: LastNumbers
-) -> bool:
+def is_pending(operation: Operation, own: Sequence[Operation], view: RankView, last: LastNumbers) -> bool:
     """True if the rank is stuck in this operation, as far as the trace tells."""
     if operation.state == "timeout":
         return True
@@ -103,9 +101,7 @@ def _last_numbers(operations: Mapping[int, Iterable[Operation]]) -> dict[tuple[C
     return last
 
 
-def _ahead(
-    pending: Iterable[Operation], views: Mapping[int, RankView], last: LastNumbers
-) -> tuple[int, ...]:
+def _ahead(pending: Iterable[Operation], views: Mapping[int, RankView], last: LastNumbers) -> tuple[int, ...]:
     found = set()
     for operation in pending:
         traced = [member for member in operation.communicator.ranks if member in views]

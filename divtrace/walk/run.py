@@ -11,7 +11,6 @@ from divtrace.walk.roles import Roles, Timelines, assign
 from divtrace.walk.verdict import Outcome, overall
 from divtrace.walk.world import GroupFlags, Sieved, WorldWalk, walk_world
 
-
 DECISIONS = (
     "batch",
     "draft_tokens",
@@ -28,6 +27,7 @@ DECISIONS = (
     "comm_seq",
 )
 """What a complete trace holds; those that no rank recorded are listed as missing."""
+
 
 @dataclass(slots=True)
 class Walk:

@@ -13,7 +13,7 @@ from divtrace.align.view import RankView, Site, stage_order
 
 @dataclass(slots=True)
 class Unseen:
-    """Why events that peers recorded are not compared on one rank: counts by reason, and sites that it never records."""
+    """Why events that peers recorded are not compared on one rank."""
 
     before_first: int = 0
     after_last: int = 0
@@ -143,7 +143,9 @@ class Skips:
             here = spans.get(own)
             if here is None:
                 continue
-            earlier = [round_key for round_key, span in missing.items() if round_key in spans and span.first < here.first]
+            earlier = [
+                round_key for round_key, span in missing.items() if round_key in spans and span.first < here.first
+            ]
             earlier = self._recent(view, earlier, group.step)
             common = [(missing[round_key], spans[round_key]) for round_key in earlier]
             if common and all(other.first > span.last for span, other in common):

@@ -1,0 +1,168 @@
+"""One rank's lines, in order over all of its files, with what reading them showed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from divtrace.events import Event, Meta
+from divtrace.trace.compression import PARQUET, open_stream
+from divtrace.trace.discover import Source
+from divtrace.trace.lines import Lines, split_lines
+from divtrace.trace.model import Damage
+from divtrace.trace.records import BadRecordError, decode_line
+
+
+class NotSievableError(Exception):
+    """The input is not in the order that the sieve needs; it has to be loaded as a whole."""
+
+
+@dataclass(slots=True)
+class LineSpan:
+    """From this position on, the records of one file stand on consecutive lines."""
+
+    pos: int
+    source: Source
+    line: int
+
+
+@dataclass(slots=True)
+class Reading:
+    """What reading one rank's files showed."""
+
+    metas: list[Meta] = field(default_factory=list)
+    bad: list[Damage] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    unknown: dict[str, int] = field(default_factory=dict)
+    spans: list[LineSpan] = field(default_factory=list)
+    gaps: list[int] = field(default_factory=list)
+    lost: int = 0
+    first_seq: int = -1
+
+    def line_of(self, pos: int) -> tuple[Source, int]:
+        """File and line of the record at a position."""
+        span = next(span for span in reversed(self.spans) if span.pos <= pos)
+        return span.source, span.line + pos - span.pos
+
+
+class Cursor:
+    """Reads one rank's lines. `lines[index:]` are those of the current block that have not been taken yet."""
+
+    def __init__(self, world: int, rank: int, sources: list[Source]) -> None:
+        """Start in front of the first line of the first file."""
+        self.world, self.rank = world, rank
+        self.reading = Reading()
+        self.lines: list[bytes] = []
+        self.index = 0
+        self.pos = 0
+        """Position of the next record."""
+        self.next_seq: int | None = None
+        self.text = b""
+        self.bytes_read = 0
+        self._first_line = 1
+        self._blocks = self._all_blocks(sources)
+        self._source = sources[0]
+
+    def _all_blocks(self, sources: list[Source]) -> Iterator[Lines]:
+        for source in sources:
+            self._source = source
+            with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
+                stream = open_stream(file, source.size)
+                if stream.peek(4) == PARQUET:
+                    raise NotSievableError(source.name)
+                for block in split_lines(stream):
+                    self.reading.spans.append(LineSpan(self.pos, source, block.first))
+                    yield block
+
+    def fill(self) -> bool:
+        """Make sure that there is a line to take; False at the end of the last file."""
+        while self.index >= len(self.lines):
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            spans = self.reading.spans
+            if len(spans) > 1 and spans[-2].source is spans[-1].source:
+                before = spans[-2]
+                if before.line + self.pos - before.pos == spans[-1].line:
+                    spans.pop()
+            self.lines, self.index, self.text = block.lines, 0, block.text
+            self._first_line = block.first
+            self.bytes_read += len(block.text) + 1
+            if block.cut is not None:
+                self._cut(block)
+        return True
+
+    def _cut(self, block: Lines) -> None:
+        number = block.first + len(block.lines) - 1
+        self.reading.damage.append(Damage(self._source.name, number, block.cut or ""))
+        if block.lines:
+            try:
+                record, _ = decode_line(block.lines[-1])
+            except BadRecordError:
+                # The line that the cut went through is bad because of the cut: one damage, not two.
+                self.reading.damage.pop()
+                self.reading.bad.append(Damage(self._source.name, number, block.cut or ""))
+                block.lines.pop()
+            else:
+                if record is None:
+                    block.lines.pop()
+
+    def take(self) -> Event | None:
+        """The next record, decoded with all care; None at the end. Metas, blank and bad lines are passed over.
+
+        Raises:
+            NotSievableError: the record has no `seq`, an earlier one, or belongs to another rank.
+        """
+        while self.fill():
+            line = self.lines[self.index]
+            number = self._first_line + self.index
+            self.index += 1
+            try:
+                record, unknown = decode_line(line)
+            except BadRecordError as bad:
+                self.reading.bad.append(Damage(self._source.name, number, str(bad)))
+                self._restart_span(number + 1)
+                continue
+            if isinstance(record, Meta):
+                self._meta(record)
+            if not isinstance(record, Event):
+                self._restart_span(number + 1)
+                continue
+            for name, has_value in unknown.items():
+                if has_value:
+                    self.reading.unknown[name] = self.reading.unknown.get(name, 0) + 1
+            self.check_identity(record)
+            self.advance_seq(record)
+            self.pos += 1
+            return record
+        return None
+
+    def _restart_span(self, line: int) -> None:
+        spans = self.reading.spans
+        if spans and spans[-1].pos == self.pos:
+            spans.pop()
+        spans.append(LineSpan(self.pos, self._source, line))
+
+    def _meta(self, meta: Meta) -> None:
+        if (meta.rank, meta.world or 0) not in ((None, self.world), (None, 0), (self.rank, self.world)):
+            raise NotSievableError(f"{self._source.name} holds several ranks")
+        self.reading.metas.append(meta)
+
+    def check_identity(self, event: Event) -> None:
+        """Raise NotSievableError if a record names another rank or world than this cursor's."""
+        if event.rank not in (None, self.rank) or event.world not in (None, self.world):
+            raise NotSievableError(f"{self._source.name} holds several ranks")
+
+    def advance_seq(self, event: Event) -> None:
+        """Note a gap in front of this record, and where the next one should follow."""
+        seq = event.seq
+        if seq is None:
+            raise NotSievableError(f"{self._source.name}: a record has no seq")
+        if self.next_seq is None:
+            self.reading.first_seq = seq
+        elif seq < self.next_seq:
+            raise NotSievableError(f"{self._source.name}: seq is not in order")
+        elif seq > self.next_seq:
+            self.reading.gaps.append(self.pos)
+            self.reading.lost += seq - self.next_seq
+        self.next_seq = seq + 1

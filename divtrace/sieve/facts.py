@@ -1,0 +1,48 @@
+"""What the sieve knows of ranks and replicas when it has read everything: small, whatever the length of the trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from divtrace.align.view import Site
+from divtrace.sieve.cursor import Reading
+from divtrace.walk.collectives import Communicator
+
+
+@dataclass(slots=True)
+class RankFacts:
+    """One rank's trace in summary."""
+
+    rank: int
+    reading: Reading
+    events: int = 0
+    covered: set[Site] = field(default_factory=set)
+    first_of_step: dict[int, int] = field(default_factory=dict)
+    last_of_step: dict[int, int] = field(default_factory=dict)
+    overlapped: bool = False
+    closed: bool = False
+    last_model: int = -1
+    """Position of the last model event; -1 if there is none."""
+    last_numbers: dict[Communicator, int] = field(default_factory=dict)
+    keep: set[int] = field(default_factory=set)
+    """Positions of single records that the walk needs: the last ones, host records, the last operations."""
+
+
+@dataclass(slots=True)
+class ReplicaFacts:
+    """One replica in summary, and what of it the walk has to look at."""
+
+    ranks: dict[int, RankFacts]
+    suspects: dict[str, int | None] = field(default_factory=dict)
+    """Requests to be judged exactly, with the step of the first suspicion."""
+    irregular: set[int] = field(default_factory=set)
+    """Steps of which every record is needed."""
+    requests: dict[str, int] = field(default_factory=dict)
+    """Rounds of every request, the prefill not counted."""
+    partial: dict[str, int] = field(default_factory=dict)
+    stepless: bool = False
+    """Something without a step needs judging: the whole replica has to be loaded."""
+    missing: tuple[str, ...] = ()
+    """Decisions that no rank of the replica recorded."""
+    agreed: bool = False
+    agreed_step: int | None = None

@@ -1,0 +1,226 @@
+"""Streams the ranks of one replica side by side (SPEC sections 5 and 7, on what agrees).
+
+While the ranks' lines are equal but for rank, time and slots, one rank's records are decoded and checked for all of
+them. Where lines differ the records are compared; where even the keys differ the steps around are set aside, to be
+loaded and judged by the walk, and the ranks meet again two steps later.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from divtrace.events import Event
+from divtrace.sieve.alike import equal_but_slots
+from divtrace.sieve.careful import Careful
+from divtrace.sieve.cursor import NotSievableError
+from divtrace.sieve.facts import ReplicaFacts
+from divtrace.sieve.lane import Lane
+from divtrace.sieve.operations import LastOperation, contradicts, fingerprint
+from divtrace.trace.records import BadRecordError, has_long_integer, tidy_extra
+
+_decode = msgspec.json.Decoder(Event).decode
+_EVER = float("inf")
+
+
+class Lockstep(Careful):
+    """The sieve over one replica."""
+
+    def run(self) -> ReplicaFacts:
+        """Read everything.
+
+        Raises:
+            NotSievableError: a trace is not in order, or carries no steps; nothing of this run may be used.
+        """
+        waiting = sorted(self._lanes, key=lambda lane: (_first_step(lane), lane.rank))
+        while waiting or self._active:
+            stop = _first_step(waiting[0]) if waiting else _EVER
+            if waiting and (not self._active or self._reached(stop)):
+                self._join(waiting, stop)
+                continue
+            if self._progress is not None:
+                self._progress(sum(lane.cursor.bytes_read for lane in self._lanes))
+            if all(lane.head is None for lane in self._active):
+                self._fast(stop)
+            self._settle()
+        self._requests.close_all()
+        for lane in self._lanes:
+            lane.finish()
+        self.facts.missing = tuple(self._missing)
+        return self.facts
+
+    def _reached(self, step: float) -> bool:
+        heads = [lane.fetch() for lane in self._active]
+        return any(head is not None and head.step is not None and head.step >= step for head in heads)
+
+    def _join(self, waiting: list[Lane], step: float) -> None:
+        """Let ranks in whose traces begin here. Where others are running already, the steps around are irregular."""
+        others = bool(self._active)
+        while waiting and _first_step(waiting[0]) == step:
+            self._active.append(waiting.pop(0))
+        self._active.sort(key=lambda lane: lane.rank)
+        self._membership()
+        if others and step not in (_EVER, -_EVER):
+            self._part(int(step))
+
+    def _fast(self, stop: float) -> None:
+        """Take lines as long as they are equal on all active ranks, up to a record of step `stop`."""
+        while self._active and all(lane.cursor.fill() for lane in self._active):
+            cursors = [lane.cursor for lane in self._active]
+            if any(cursor.next_seq is None for cursor in cursors) or has_long_integer(cursors[0].text):
+                return
+            count = min(len(cursor.lines) - cursor.index for cursor in cursors)
+            done = self._equal_lines(count, stop)
+            for cursor in cursors:
+                cursor.index += done
+                cursor.pos += done
+                cursor.next_seq = (cursor.next_seq or 0) + done
+            if done < count:
+                return
+
+    def _equal_lines(self, count: int, stop: float) -> int:
+        """How many of the next `count` lines agree; takes them in."""
+        lanes = self._active
+        reference = lanes[0].cursor
+        ranks = [lane.rank for lane in lanes]
+        others = [
+            (lane.match, lane.cursor.lines, lane.cursor.index, (lane.cursor.next_seq or 0) - (reference.next_seq or 0))
+            for lane in lanes[1:]
+        ]
+        match, lines, start = lanes[0].match, reference.lines, reference.index
+        seq = reference.next_seq or 0
+        agree, covered, missing = self._requests.agree, self._covered, self._missing
+        known, worlds = (reference.rank, None), (reference.world, None)
+        step: int | None = None
+        last_model = last_event = -1
+        done = 0
+        for done in range(count):
+            line = lines[start + done]
+            try:
+                event = _decode(line)
+            except (msgspec.DecodeError, RecursionError):
+                break
+            if event.seq != seq + done or event.rank not in known or event.world not in worlds:
+                break
+            slots: list[list[int] | None] | None = None if event.kv_slots is None else [event.kv_slots]
+            if others:
+                header = match(line)
+                if header is None:
+                    break
+                tail = line[header.end() :]
+                number = header[1]
+                equal = True
+                for other_match, other_lines, other_start, shift in others:
+                    other = other_lines[other_start + done]
+                    found = other_match(other)
+                    if found is None or (found[1] != number and int(found[1]) != seq + done + shift):
+                        equal = False
+                        break
+                    if slots is None:
+                        if len(other) - found.end() != len(tail) or not other.endswith(tail):
+                            equal = False
+                            break
+                    else:
+                        given = equal_but_slots(tail, other, found.end())
+                        if given is None:
+                            equal = False
+                            break
+                        slots.append(given)
+                if not equal:
+                    break
+            if event.extra is not None:
+                try:
+                    tidy_extra(event)
+                except BadRecordError:
+                    break
+            stage = event.stage
+            if stage == "host":
+                for lane in lanes:
+                    lane.host(event, lane.cursor.pos + done)
+                continue
+            if event.step is not None and event.step != step:
+                if event.step >= stop:
+                    break
+                if step is not None:
+                    self._leave_step(step, done)
+                step = event.step
+                self._enter_step(step, done, stage)
+            last_event = done
+            if stage == "collective":
+                if missing:
+                    missing[:] = [name for name in missing if getattr(event, name) is None]
+                self._operation(event, done)
+                continue
+            last_model = done
+            where = (stage, event.site, event.phase)
+            if where not in covered:
+                self._cover(where)
+            if event.comm_ranks is not None or event.src is not None:
+                self._check_sync(event)
+            if event.req is not None:
+                agree(event, ranks, slots)
+            if missing:
+                missing[:] = [name for name in missing if getattr(event, name) is None]
+            if self.facts.agreed_step is None or (step is not None and step > self.facts.agreed_step):
+                self._agreed(event)
+            if event.error is not None or event.error_type is not None:
+                for lane in lanes:
+                    lane.facts.keep.add(lane.cursor.pos + done)
+        else:
+            done = count
+        if step is not None:
+            self._leave_step(step, done)
+        for lane in lanes:
+            if last_event >= 0:
+                lane.last_event = lane.cursor.pos + last_event
+            if last_model >= 0:
+                lane.last_model = lane.cursor.pos + last_model
+        return done
+
+    def _enter_step(self, step: int, done: int, stage: str) -> None:
+        for lane in self._active:
+            lane.facts.first_of_step.setdefault(step, lane.cursor.pos + done)
+            if stage != "collective":
+                if lane.highest is not None and step < lane.highest:
+                    lane.facts.overlapped = True
+                else:
+                    lane.highest = step
+
+    def _leave_step(self, step: int, done: int) -> None:
+        for lane in self._active:
+            lane.facts.last_of_step[step] = lane.cursor.pos + done - 1
+
+    def _operation(self, event: Event, done: int) -> None:
+        """A collective that all active ranks recorded alike."""
+        lanes = self._active
+        found = self._operations.communicator(event, lanes[0].rank) if event.comm_ranks is not None else None
+        if found is None or event.comm_seq is None:
+            if event.comm_seq is None:
+                raise NotSievableError("a collective carries no comm_seq")
+            for lane in lanes:
+                lane.operation(event, lane.cursor.pos + done)
+            return
+        communicator, traced = found
+        number = event.comm_seq
+        what = fingerprint(event)
+        fresh = []
+        for lane in lanes:
+            pos = lane.cursor.pos + done
+            last = lane.last_ops.get(communicator)
+            if last is not None and number <= last.number:
+                if number < last.number or contradicts(last.fingerprint, what):
+                    self._operations.suspects.add((communicator, number))
+                last.latest = pos
+            else:
+                lane.last_ops[communicator] = LastOperation(number, pos, pos, what)
+                fresh.append(lane.rank)
+        if fresh:
+            self._operations.issue(communicator, traced, number, frozenset(fresh), what)
+        if event.state == "timeout":
+            self._operations.suspects.add((communicator, number))
+
+
+def _first_step(lane: Lane) -> float:
+    head = lane.fetch()
+    if head is None:
+        return _EVER
+    return -_EVER if head.step is None else head.step

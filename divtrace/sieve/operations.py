@@ -1,0 +1,91 @@
+"""Collectives in the sieve: numbers and fingerprints, dropped as soon as every member has issued the same operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from divtrace.events import Event
+from divtrace.topology import Topology
+from divtrace.walk.collectives import Communicator
+
+Print = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class LastOperation:
+    """The operation that a rank issued last on a communicator."""
+
+    number: int
+    issue: int
+    """Position of its first record."""
+    latest: int
+    """Position of its last record."""
+    fingerprint: Print
+
+
+def fingerprint(event: Event) -> Print:
+    """What members must agree in; sends and receives are partners."""
+    op = "send" if event.op == "recv" else event.op
+    shape = None if event.shape is None else tuple(event.shape)
+    return (op, event.src, event.site, event.n or 0, event.numel, shape, event.dtype)
+
+
+def contradicts(first: Print, later: Print) -> bool:
+    """True if a later record of an operation does not repeat what the first one said."""
+    return any(new is not None and new != old for old, new in zip(first, later, strict=True))
+
+
+@dataclass(slots=True)
+class OperationTable:
+    """Open operations of one world over all of its replicas."""
+
+    world: int
+    topology: Topology
+    present: frozenset[int]
+    """Ranks that have a trace."""
+    suspects: set[tuple[Communicator, int]] = field(default_factory=set)
+    """Operations in which members may differ, or that timed out."""
+    matched: set[int] = field(default_factory=set)
+    """Ranks of which some operation was matched with another rank's."""
+    _open: dict[Communicator, dict[int, list[Any]]] = field(default_factory=dict)
+    _communicators: dict[tuple[str | None, tuple[int, ...]], tuple[Communicator, frozenset[int]]] = field(
+        default_factory=dict
+    )
+
+    def communicator(self, event: Event, rank: int) -> tuple[Communicator, frozenset[int]] | None:
+        """The communicator of a record, and its members that have a trace; None for an unknown name."""
+        members = event.comm_ranks
+        if members is None:
+            found = self.topology.members(event.comm, rank) if event.comm is not None else None
+            if found is None:
+                return None
+            members = list(found)
+        key = (event.comm, tuple(members))
+        known = self._communicators.get(key)
+        if known is None:
+            communicator = Communicator(self.world, event.comm, tuple(sorted(members)))
+            known = self._communicators[key] = (communicator, self.present & frozenset(members))
+        return known
+
+    def issue(
+        self, communicator: Communicator, traced: frozenset[int], number: int, ranks: frozenset[int], what: Print
+    ) -> None:
+        """Note that ranks issued an operation, all alike."""
+        numbers = self._open.get(communicator)
+        if numbers is None:
+            numbers = self._open[communicator] = {}
+        entry = numbers.get(number)
+        if entry is None:
+            if ranks >= traced:
+                if len(ranks) > 1 and not ranks <= self.matched:
+                    self.matched |= ranks
+                return
+            numbers[number] = [what, ranks]
+            return
+        if entry[0] != what:
+            self.suspects.add((communicator, number))
+        entry[1] |= ranks
+        self.matched |= entry[1]
+        if entry[1] >= traced:
+            del numbers[number]

@@ -1,0 +1,144 @@
+"""The rows that live requests lay out in the KV slots of every rank, from layout to commit, finish or retract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from divtrace.events import Event
+from divtrace.sieve.slots import SHARED, SlotBytes
+
+Window = tuple[int, int, int, list[int]]
+"""A request's last rows on a rank: first and last position, first slot if slots and positions run on by one (else -1),
+and the slots."""
+
+
+class Holder(Protocol):
+    """A live request, as the slots know it."""
+
+    req: str
+    slot_index: int
+    over_after: int | None
+    windows: dict[int, Window]
+    contested: bool
+
+
+class Rows:
+    """Slots of all ranks of a replica. `suspect` is called with a request that may share a slot, and the step."""
+
+    def __init__(self, ranks: Sequence[int], suspect: Callable[[str, int | None], None]) -> None:
+        """Start with all slots free."""
+        self._slots = {rank: SlotBytes() for rank in ranks}
+        self._suspect = suspect
+        self._by_index: dict[int, Holder] = {}
+        self._uncertain: list[Holder] = []
+        """Requests that share the last index."""
+        self._free = list(range(SHARED - 1, 0, -1))
+        self._odd: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        """(position, slot) of last rows that do not run on by one."""
+
+    def lay(self, event: Event, live: Holder, ranks: Sequence[int], slots: Sequence[list[int] | None]) -> None:
+        """Give the slots of a layout to its request."""
+        positions = event.kv_positions
+        if positions is None or (live.over_after is not None and event.round == live.over_after + 1):
+            return
+        count = len(positions)
+        if not count:
+            return
+        first, last = positions[0], positions[-1]
+        runs = last - first == count - 1 and positions == list(range(first, last + 1))
+        index = live.slot_index or self._index(live)
+        windows = live.windows
+        for rank, given in zip(ranks, slots, strict=True):
+            if given is None:
+                continue
+            if len(given) != count:
+                self._suspect(live.req, event.step)
+                continue
+            window = windows.get(rank)
+            start = given[0]
+            if (
+                runs
+                and (window is None or window[1] < first)
+                and given == list(range(start, start + count))
+                and self._slots[rank].give_run(start, count, index)
+            ):
+                windows[rank] = (first, last, start, given)
+            else:
+                self._lay_any(event, live, rank, given)
+
+    def _lay_any(self, event: Event, live: Holder, rank: int, given: list[int]) -> None:
+        """Slots that do not run on, rows that are laid out again, or a clash."""
+        positions = event.kv_positions or []
+        owner = self._slots[rank]
+        if rank in live.windows:
+            # A new slot for the same position replaces the old one.
+            known = set(positions)
+            owner.free([slot for position, slot in self._last_rows(live, rank) if position in known], live.slot_index)
+        clash = owner.give(given, live.slot_index)
+        if clash:
+            self._clash(live, clash, event.step)
+        self._odd[live.req, rank] = list(zip(positions, given, strict=True))
+        live.windows[rank] = (min(positions), max(positions), -1, given)
+
+    def _last_rows(self, live: Holder, rank: int) -> list[tuple[int, int]]:
+        first, last, start, slots = live.windows[rank]
+        if start >= 0:
+            return list(zip(range(first, last + 1), slots, strict=False))
+        return self._odd.get((live.req, rank), [])
+
+    def _clash(self, live: Holder, clash: int, step: int | None) -> None:
+        self._suspect(live.req, step)
+        # The one that held the slot may have ended unsaid; it is a suspect only if it goes on.
+        if clash == SHARED:
+            for one in self._uncertain:
+                one.contested = True
+        other = self._by_index.get(clash)
+        if other is not None and other is not live:
+            other.contested = True
+
+    def _index(self, live: Holder) -> int:
+        live.slot_index = self._free.pop() if self._free else SHARED
+        if live.slot_index == SHARED:
+            self._uncertain.append(live)
+        else:
+            self._by_index[live.slot_index] = live
+        return live.slot_index
+
+    def cut(self, live: Holder, ranks: Sequence[int], length: int) -> None:
+        """Free the rows at or past the confirmed length: they are dead after the commit."""
+        for rank in ranks:
+            window = live.windows.get(rank)
+            if window is None or window[1] < length:
+                continue
+            first, last, start, slots = window
+            if start >= 0 and not live.contested and live.slot_index != SHARED:
+                keep = length - first if length > first else 0
+                self._slots[rank].free_run(start + keep, last - first + 1 - keep)
+                live.windows[rank] = (first, length - 1, start, slots)
+                continue
+            rows = self._last_rows(live, rank)
+            self._slots[rank].free([slot for position, slot in rows if position >= length], live.slot_index)
+            self._odd[live.req, rank] = [row for row in rows if row[0] < length]
+            live.windows[rank] = (first, length - 1, -1, slots)
+
+    def free(self, live: Holder, ranks: Sequence[int]) -> None:
+        """Free everything that a request holds on these ranks."""
+        for rank in ranks:
+            self._slots[rank].free_all(live.slot_index)
+
+    def end(self, live: Holder) -> None:
+        """Free everything that a request holds, and its index."""
+        for rank, owner in self._slots.items():
+            owner.free_all(live.slot_index)
+            self._odd.pop((live.req, rank), None)
+        if self._by_index.pop(live.slot_index, None) is not None:
+            self._free.append(live.slot_index)
+        live.slot_index = 0
+
+    def adopt(self, live: Holder) -> None:
+        """Let another object stand for the holder of an index."""
+        if live.slot_index in self._by_index:
+            self._by_index[live.slot_index] = live
+        elif live.slot_index == SHARED:
+            self._uncertain.append(live)

@@ -1,0 +1,234 @@
+"""From paths to a walk without holding the traces: sieve every replica, load the suspects, walk them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from divtrace.align.view import Scope, Summary
+from divtrace.events import Meta
+from divtrace.sieve.cursor import Cursor, NotSievableError
+from divtrace.sieve.facts import RankFacts, ReplicaFacts
+from divtrace.sieve.lockstep import Lockstep
+from divtrace.sieve.operations import OperationTable
+from divtrace.sieve.select import Wanted, load_wanted
+from divtrace.sieve.survey import RankFiles, survey
+from divtrace.topology import RankGroup, Topology
+from divtrace.trace.discover import Discovery
+from divtrace.trace.model import RankId, RankTrace, Traces
+from divtrace.walk.config import setting
+from divtrace.walk.run import Walk, walk
+from divtrace.walk.world import GroupFlags, Sieved, world_topology
+
+_BEFORE = 2
+"""Steps in front of a suspicion that are loaded with it: the last agreement and the order of events show in them."""
+_BEHIND = 1
+"""Steps behind it: the next collective, which orders it against events of other replicas, is issued there."""
+_MOST_PASSES = 6
+Progress = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class SievedWorld:
+    """One world after the sieve."""
+
+    topology: Topology
+    replicas: dict[RankGroup, ReplicaFacts] = field(default_factory=dict)
+    operations: OperationTable | None = None
+    wanted_steps: dict[RankGroup, set[int]] = field(default_factory=dict)
+    """By replica: steps to load as a whole."""
+
+
+def sieve(found: Discovery, run: str | None, flags: GroupFlags, progress: Progress | None = None) -> Walk:
+    """Walk an input of JSON Lines files that are in order.
+
+    Raises:
+        NotSievableError: the input has to be loaded as a whole.
+        TopologyError: sizes do not divide.
+    """
+    files = survey(found.sources, run)
+    worlds: dict[int, SievedWorld] = {}
+    for world in sorted({world for world, _ in files}):
+        here = {rank: files[w, rank] for w, rank in files if w == world}
+        worlds[world] = _sieve_world(world, here, flags, progress)
+    return _walk(found, files, worlds, flags)
+
+
+def _sieve_world(
+    world: int, files: Mapping[int, RankFiles], flags: GroupFlags, progress: Progress | None
+) -> SievedWorld:
+    metas = {rank: tuple(one.metas) for rank, one in files.items()}
+    groups = world_topology(sorted(files), metas, flags)
+    table = OperationTable(world, groups, frozenset(files))
+    result = SievedWorld(groups, operations=table)
+    done = 0
+    for replica in groups.replicas:
+        ranks = [rank for rank in sorted(replica.ranks) if rank in files]
+        if not ranks:
+            continue
+        cursors = [Cursor(world, rank, files[rank].sources) for rank in ranks]
+        algorithm = setting([meta for rank in ranks for meta in metas[rank]], "algorithm")
+        started = done
+        told = None if progress is None else _told(progress, started)
+        facts = Lockstep(cursors, replica, groups, table, algorithm, told).run()
+        done += sum(cursor.bytes_read for cursor in cursors)
+        if facts.stepless:
+            raise NotSievableError("something without a step needs judging")
+        for rank in ranks:
+            if [setting([meta], "parallel") for meta in facts.ranks[rank].reading.metas] != [
+                setting([meta], "parallel") for meta in files[rank].metas
+            ] and len(facts.ranks[rank].reading.metas) == len(files[rank].metas):
+                raise NotSievableError("metas came in another order")
+        result.replicas[replica.ranks] = facts
+        steps = set(facts.irregular)
+        suspicions = sorted(step for step in facts.suspects.values() if step is not None)
+        for step in suspicions[:1]:
+            steps.update(range(step - _BEFORE, step + _BEHIND + 1))
+        result.wanted_steps[replica.ranks] = steps
+    return result
+
+
+def _told(progress: Progress, started: int) -> Progress:
+    return lambda done: progress(started + done)
+
+
+def _walk(
+    found: Discovery, files: Mapping[RankId, RankFiles], worlds: dict[int, SievedWorld], flags: GroupFlags
+) -> Walk:
+    """Load what is wanted and walk it; load more as long as the walk needs it."""
+    loaded: dict[RankId, tuple[Wanted, RankTrace]] = {}
+    for _ in range(_MOST_PASSES):
+        for world, sieved in worlds.items():
+            for replica, facts in sieved.replicas.items():
+                for rank, one in facts.ranks.items():
+                    wanted = _wanted(sieved, replica, facts, one)
+                    before = loaded.get((world, rank))
+                    if before is None or before[0] != wanted:
+                        loaded[world, rank] = (wanted, _trace((world, rank), one, wanted))
+        traces = _traces(found, files, worlds, {rank: trace for rank, (_, trace) in sorted(loaded.items())})
+        result = walk(traces, flags, {world: _sieved(one) for world, one in worlds.items()}, _missing(worlds))
+        if not _wants_more(result, worlds):
+            break
+    return result
+
+
+def _wanted(sieved: SievedWorld, replica: RankGroup, facts: ReplicaFacts, one: RankFacts) -> Wanted:
+    operations = sieved.operations.suspects if sieved.operations is not None else ()
+    mine = frozenset((comm.name, number) for comm, number in operations if one.rank in comm.ranks)
+    return Wanted(frozenset(facts.suspects), frozenset(sieved.wanted_steps[replica]), frozenset(one.keep), mine)
+
+
+def _trace(rank: RankId, facts: RankFacts, wanted: Wanted) -> RankTrace:
+    reading = facts.reading
+    metas = reading.metas
+    return RankTrace(
+        id=rank,
+        metas=metas,
+        records=load_wanted(facts, wanted),
+        gaps=reading.gaps,
+        lost=reading.lost,
+        starts_at_zero=reading.first_seq == 0,
+        has_seq=True,
+        dropped=max((meta.dropped for meta in metas if meta.dropped is not None), default=0),
+        files=tuple(sorted({span.source.name for span in reading.spans})),
+    )
+
+
+def _traces(
+    found: Discovery,
+    files: Mapping[RankId, RankFiles],
+    worlds: Mapping[int, SievedWorld],
+    ranks: dict[RankId, RankTrace],
+) -> Traces:
+    readings = [
+        one.reading for world in worlds.values() for facts in world.replicas.values() for one in facts.ranks.values()
+    ]
+    unknown: dict[str, int] = {}
+    for reading in readings:
+        for name, count in reading.unknown.items():
+            unknown[name] = unknown.get(name, 0) + count
+    metas: list[Meta] = [meta for one in files.values() for meta in one.metas]
+    bad = [damage for reading in readings for damage in reading.bad]
+    damage = [*found.damage, *bad, *(one for reading in readings for one in reading.damage)]
+    return Traces(
+        ranks=ranks,
+        files=tuple(sorted(source.name for source in found.sources)),
+        ignored_files=found.ignored_files,
+        damage=sorted(damage, key=lambda one: (one.file, one.line or 0, one.what)),
+        bad_lines=len(bad),
+        unknown_fields=dict(sorted(unknown.items())),
+        duplicates=0,
+        notes=[],
+        runs=tuple(sorted({meta.run for meta in metas if meta.run is not None})),
+        shared_metas=[],
+    )
+
+
+def _sieved(world: SievedWorld) -> Sieved:
+    table = world.operations
+    facts = {rank: one for replica in world.replicas.values() for rank, one in replica.ranks.items()}
+    return Sieved(
+        summaries={
+            rank: Summary(
+                events=one.events,
+                covered=frozenset(one.covered),
+                first_of_step=one.first_of_step,
+                last_of_step=one.last_of_step,
+                overlapped=one.overlapped,
+                closed=one.closed,
+                last_model=one.last_model,
+            )
+            for rank, one in facts.items()
+        },
+        scopes={
+            ranks: Scope(frozenset(one.suspects), frozenset(world.wanted_steps[ranks]))
+            for ranks, one in world.replicas.items()
+        },
+        requests={ranks: one.requests for ranks, one in world.replicas.items()},
+        partial={ranks: one.partial for ranks, one in world.replicas.items()},
+        agreed_steps={ranks: one.agreed_step for ranks, one in world.replicas.items()},
+        agreed=frozenset(ranks for ranks, one in world.replicas.items() if one.agreed),
+        last_numbers={
+            (communicator, rank): number
+            for rank, one in facts.items()
+            for communicator, number in one.last_numbers.items()
+        },
+        matched=frozenset(table.matched) if table is not None else frozenset(),
+    )
+
+
+def _missing(worlds: Mapping[int, SievedWorld]) -> tuple[str, ...]:
+    lists: Sequence[tuple[str, ...]] = [one.missing for world in worlds.values() for one in world.replicas.values()]
+    everywhere = set(lists[0]).intersection(*lists[1:]) if lists else set()
+    return tuple(name for name in (lists[0] if lists else ()) if name in everywhere)
+
+
+def _wants_more(result: Walk, worlds: dict[int, SievedWorld]) -> bool:
+    """Have the surroundings of findings loaded that are not yet: steps of collectives, and of the first divergence."""
+    more = False
+    divergences = [one for world in result.worlds for one in world.divergences]
+    heads: dict[int, int] = {}
+    for divergence in divergences:
+        for index, order in divergence.orders.items():
+            known = heads.get(index)
+            if order.step not in (float("inf"), -float("inf")) and (known is None or order.step < known):
+                heads[index] = int(order.step)
+    for world in result.worlds:
+        sieved = worlds[world.world]
+        for replica in world.replicas:
+            steps = sieved.wanted_steps.get(replica.replica.ranks)
+            if steps is None:
+                continue
+            needed: set[int] = set()
+            if replica.index in heads:
+                needed.update(range(heads[replica.index] - _BEFORE, heads[replica.index] + _BEHIND + 1))
+            for view in replica.views.values():
+                needed |= {
+                    r.event.step for r in view.records if r.event.stage == "collective" and r.event.step is not None
+                }
+            known_steps = {step for view in replica.views.values() for step in view.first_of_step}
+            fresh = (needed & known_steps) - steps
+            if fresh:
+                steps |= fresh
+                more = True
+    return more

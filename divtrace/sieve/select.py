@@ -1,0 +1,132 @@
+"""Loads the records that the walk has to look at: suspects, irregular steps, single records. One pass over a rank."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from divtrace.events import Event
+from divtrace.sieve.cursor import LineSpan
+from divtrace.sieve.facts import RankFacts
+from divtrace.trace.compression import open_stream
+from divtrace.trace.lines import Lines, split_lines
+from divtrace.trace.model import Record
+from divtrace.trace.records import BadRecordError, decode_line
+
+_MOST_NEEDLES = 8
+"""With more requests than these, decoding every line is cheaper than searching for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to load of one rank."""
+
+    requests: frozenset[str]
+    steps: frozenset[int]
+    positions: frozenset[int]
+    operations: frozenset[tuple[str | None, int]]
+    """Communicator name and number."""
+
+    @property
+    def needles(self) -> list[bytes] | None:
+        """Texts one of which stands in every line that may be wanted for its request; None if every line may be."""
+        if len(self.requests) > _MOST_NEEDLES:
+            return None
+        found = [msgspec.json.encode(req)[1:-1] for req in sorted(self.requests)]
+        if self.operations:
+            found.append(b'"collective"')
+        return found
+
+
+def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
+    """The wanted records of one rank, in order, with their positions in the whole trace."""
+    if not (wanted.requests or wanted.steps or wanted.positions or wanted.operations):
+        return []
+    records: list[Record] = []
+    ranges = _position_ranges(facts, wanted)
+    needles = wanted.needles
+    spans = facts.reading.spans
+    for first_span, last_span in _by_file(spans):
+        source = spans[first_span].source
+        inside = spans[first_span:last_span]
+        with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
+            for block in split_lines(open_stream(file, source.size)):
+                for pos, number, line in _candidates(block, inside, ranges, needles):
+                    event = _decode(line)
+                    if event is not None and _is_wanted(event, pos, wanted):
+                        records.append(Record(event, pos, source.name, number, False))
+    return records
+
+
+def _by_file(spans: list[LineSpan]) -> Iterator[tuple[int, int]]:
+    start = 0
+    for index in range(1, len(spans) + 1):
+        if index == len(spans) or spans[index].source is not spans[start].source:
+            yield start, index
+            start = index
+
+
+def _position_ranges(facts: RankFacts, wanted: Wanted) -> list[tuple[int, int]]:
+    """Positions between which something is wanted for its step or itself, merged and sorted."""
+    found = [(pos, pos) for pos in wanted.positions]
+    first, last = facts.first_of_step, facts.last_of_step
+    # A step's records may stand among those of the steps beside it: drafts are written early, commits late.
+    found += [(first[step], last.get(step, first[step])) for step in wanted.steps if step in first]
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(found):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return merged
+
+
+def _candidates(
+    block: Lines, spans: list[LineSpan], ranges: list[tuple[int, int]], needles: list[bytes] | None
+) -> Iterator[tuple[int, int, bytes]]:
+    """(position, line number, line) of every line of a block that may be wanted."""
+    everything = needles is None
+    lines, text = block.lines, block.text
+    escaped = b"\\" in text
+    here = [] if everything or needles is None else [needle for needle in needles if needle in text]
+    start = _position(spans, block.first)
+    end = _position(spans, block.first + len(lines) - 1)
+    at = bisect_left(ranges, (start, -1))
+    touched = (at < len(ranges) and ranges[at][0] <= end) or (at > 0 and ranges[at - 1][1] >= start)
+    if not (everything or here or touched or (escaped and needles)):
+        return
+    for index, line in enumerate(lines):
+        number = block.first + index
+        if everything or any(needle in line for needle in here) or (escaped and needles and b"\\" in line):
+            yield _position(spans, number), number, line
+        elif touched:
+            pos = _position(spans, number)
+            at = bisect_left(ranges, (pos + 1, -1)) - 1
+            if at >= 0 and ranges[at][1] >= pos:
+                yield pos, number, line
+
+
+def _position(spans: list[LineSpan], number: int) -> int:
+    """The position of the record on a line; that of the next record if there is none on it."""
+    at = bisect_left(spans, number + 1, key=lambda span: span.line) - 1
+    span = spans[max(at, 0)]
+    return max(span.pos + number - span.line, span.pos)
+
+
+def _decode(line: bytes) -> Event | None:
+    try:
+        record, _ = decode_line(line)
+    except BadRecordError:
+        return None
+    return record if isinstance(record, Event) else None
+
+
+def _is_wanted(event: Event, pos: int, wanted: Wanted) -> bool:
+    if pos in wanted.positions or (event.req is not None and event.req in wanted.requests):
+        return True
+    if event.step is not None and event.step in wanted.steps and event.stage != "host":
+        return True
+    return event.stage == "collective" and (event.comm, event.comm_seq) in wanted.operations

@@ -1,0 +1,78 @@
+"""Which rank each file belongs to, without reading it: from its first lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from divtrace.events import Event, Meta
+from divtrace.sieve.cursor import NotSievableError
+from divtrace.trace.compression import PARQUET, StreamDamage, open_stream
+from divtrace.trace.discover import Source
+from divtrace.trace.lines import split_lines
+from divtrace.trace.model import RankId
+from divtrace.trace.records import BadRecordError, decode_line
+
+
+@dataclass(slots=True)
+class RankFiles:
+    """The files of one rank in the order of their first `seq`, and the metas that stand in front of their records."""
+
+    sources: list[Source] = field(default_factory=list)
+    metas: list[Meta] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Start:
+    source: Source
+    rank: RankId
+    seq: int
+    metas: list[Meta]
+
+
+def survey(sources: Iterable[Source], run: str | None) -> dict[RankId, RankFiles]:
+    """The files by rank.
+
+    Raises:
+        NotSievableError: a file is Parquet, damaged at its start, of an unknown rank, or without `seq`; or the files
+            belong to several runs.
+    """
+    starts = [_start(source) for source in sources]
+    runs = {meta.run for start in starts for meta in start.metas if meta.run is not None}
+    if len(runs) > 1 or (run is not None and runs and run not in runs):
+        raise NotSievableError("several runs")
+    found: dict[RankId, RankFiles] = {}
+    for start in sorted(starts, key=lambda start: (start.rank, start.seq, start.source.name)):
+        files = found.setdefault(start.rank, RankFiles())
+        files.sources.append(start.source)
+        files.metas += start.metas
+    return dict(sorted(found.items()))
+
+
+def _start(source: Source) -> _Start:
+    metas: list[Meta] = []
+    try:
+        with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
+            stream = open_stream(file, source.size)
+            if source.size is None or stream.peek(4) == PARQUET:
+                raise NotSievableError(f"{source.name} is Parquet, or a pipe")
+            for block in split_lines(stream):
+                for line in block.lines:
+                    record, _ = decode_line(line)
+                    if isinstance(record, Meta):
+                        metas.append(record)
+                    elif isinstance(record, Event):
+                        return _placed(source, record, metas)
+    except (OSError, StreamDamage, BadRecordError) as error:
+        raise NotSievableError(str(error)) from error
+    raise NotSievableError(f"{source.name} has no record")
+
+
+def _placed(source: Source, event: Event, metas: list[Meta]) -> _Start:
+    ranks = [meta.rank for meta in metas if meta.rank is not None]
+    worlds = [meta.world for meta in metas if meta.world is not None]
+    rank = event.rank if event.rank is not None else ranks[0] if ranks else source.rank
+    world = event.world if event.world is not None else worlds[0] if worlds else 0
+    if rank is None or event.seq is None or any(other != rank for other in ranks) or len(set(worlds)) > 1:
+        raise NotSievableError(f"{source.name} tells no rank, several, or no seq")
+    return _Start(source, (world, rank), event.seq, metas)
