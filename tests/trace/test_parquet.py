@@ -279,6 +279,18 @@ def test_text_that_is_no_utf8_costs_its_row(tmp_path: Path) -> None:
     assert traces.damage == [Damage("rank0.parquet", 2, "`req` is not valid UTF-8")]
 
 
+def test_a_row_with_several_faults_is_one_bad_line_named_by_its_first_field(tmp_path: Path) -> None:
+    save(tmp_path, "rank0.parquet", {"note": [1, None], "bonus": ["x", None], "stage": [None, "host"]})
+
+    assert load([tmp_path]).damage == [Damage("rank0.parquet", 1, "`stage` is missing")]
+
+
+def test_the_first_field_is_that_of_the_format_not_of_the_file(tmp_path: Path) -> None:
+    save(tmp_path, "rank0.parquet", {"note": [1, None], "bonus": ["x", None], "stage": ["host", "host"]})
+
+    assert load([tmp_path]).damage == [Damage("rank0.parquet", 1, "wrong type: `bonus` is str, not int")]
+
+
 def test_rows_without_a_stage(tmp_path: Path) -> None:
     save(tmp_path, "rank0.parquet", {"seq": [0, 1], "stage": [None, "host"]})
     save(tmp_path, "rank1.parquet", {"seq": [0, 1]})
