@@ -7,7 +7,6 @@ The golden reports are written by `DIVTRACE_UPDATE_GOLDEN=1 pytest tests/test_fi
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -320,10 +319,6 @@ def main(names: list[str], fixtures: Path = FIXTURES) -> None:
                 old.unlink()
         folder.mkdir(parents=True, exist_ok=True)
         CASES[name](folder)
-    if not names:
-        for folder in fixtures.iterdir():
-            if folder.is_dir() and folder.name not in CASES:
-                shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

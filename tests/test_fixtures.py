@@ -97,6 +97,6 @@ def content(path: Path) -> object:
 def test_traces_are_what_the_generator_writes(tmp_path: Path) -> None:
     make_fixtures.main([], tmp_path)
 
-    for name in CASES:
+    for name in make_fixtures.CASES:
         committed = {p.name: content(p) for p in (FIXTURES / name).iterdir() if p.is_file()}
         assert {p.name: content(p) for p in (tmp_path / name).iterdir()} == committed, name

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from faults import KINDS, Injected
-from faults.checking import analyze_run, inject
+from faults.checking import MODEST, analyze_run, inject
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from simulator import Halt, Run, simulate, write_run
@@ -80,6 +80,11 @@ def cut(run: Run, rank: int, keep: int, damaged: bool) -> Report:
         return analyze([folder])
 
 
+@lru_cache(maxsize=64)
+def original(name: str) -> tuple[Any, ...] | None:
+    return place(analyze_run(injected(name).run))
+
+
 def place(report: Report) -> tuple[Any, ...] | None:
     first = report.first
     if first is None:
@@ -87,7 +92,7 @@ def place(report: Report) -> tuple[Any, ...] | None:
     return first.rule, first.req, first.attempt, first.round, first.step, first.stage, first.site, first.phase, first.n
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(MODEST, max_examples=40)
 @given(name=st.sampled_from([*WEDGED, *GOING_ON]), data=st.data(), damaged=st.booleans())
 def test_cut_well_behind_the_origin_changes_nothing_about_it(name: str, data: st.DataObject, damaged: bool) -> None:
     one = injected(name)
@@ -98,10 +103,10 @@ def test_cut_well_behind_the_origin_changes_nothing_about_it(name: str, data: st
     report = cut(one.run, rank, data.draw(st.sampled_from(behind), label="keep"), damaged)
 
     assert report.verdict == "divergence"
-    assert place(report) == place(analyze_run(one.run))
+    assert place(report) == original(name)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(MODEST, max_examples=50)
 @given(name=st.sampled_from([*WEDGED, *GOING_ON]), data=st.data(), damaged=st.booleans())
 def test_cut_before_the_origin_is_admitted(name: str, data: st.DataObject, damaged: bool) -> None:
     """No other fault is invented; a report without the origin names the rank, its last event, and the reach."""
@@ -113,8 +118,7 @@ def test_cut_before_the_origin_is_admitted(name: str, data: st.DataObject, damag
     keep = data.draw(st.sampled_from(before), label="keep")
     report = cut(one.run, rank, keep, damaged)
 
-    original = place(analyze_run(one.run))
-    if report.first is not None and place(report) == original:
+    if report.first is not None and place(report) == original(name):
         return
     assert report.first is None or report.first.step is None or report.first.step >= one.expected.step
     if report.first is None:
@@ -137,7 +141,7 @@ def test_cut_of_a_compressed_file_costs_only_its_end(form: Any) -> None:
     assert report.coverage.damage[0].file == path.name
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(MODEST, max_examples=30)
 @given(name=st.sampled_from(list(GOING_ON)), data=st.data())
 def test_null_never_makes_a_difference(name: str, data: st.DataObject) -> None:
     """A value set to null on a rank can hide a finding; it never makes one before the origin."""

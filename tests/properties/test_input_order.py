@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from faults import KINDS, clean_run
-from faults.checking import inject
+from faults.checking import MODEST, inject
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator import FORMS, Form, Halt, Run, simulate, write_lines, write_parquet, write_run
@@ -81,7 +81,7 @@ def test_one_parquet_file_may_hold_all_ranks(name: str) -> None:
         assert report_on(folder) == reference(name)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(MODEST, max_examples=40)
 @given(name=NAMES, seed=st.integers(0, 2**16))
 def test_order_of_lines_spread_and_names_of_files_do_not_matter(name: str, seed: int) -> None:
     """Rotated into several files with names that say nothing, lines in any order, some records in two files."""
@@ -104,7 +104,7 @@ def test_order_of_lines_spread_and_names_of_files_do_not_matter(name: str, seed:
         assert report_on(folder) == reference(name)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(MODEST, max_examples=20)
 @given(name=NAMES, seed=st.integers(0, 2**16))
 def test_order_of_paths_does_not_matter(name: str, seed: int) -> None:
     with TemporaryDirectory() as folder:
@@ -114,7 +114,7 @@ def test_order_of_paths_does_not_matter(name: str, seed: int) -> None:
         assert plain(analyze(paths)) == reference(name)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(MODEST, max_examples=20)
 @given(name=NAMES, seed=st.integers(0, 2**16))
 def test_records_that_occur_twice_count_once(name: str, seed: int) -> None:
     rng = random.Random(seed)
