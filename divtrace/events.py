@@ -2,7 +2,7 @@
 
 Name, type, kind, rule, order and meaning of a field stand here and nowhere else. The readers decode into these
 structs, the comparison asks `FIELDS` what a field is compared for, and the JSON Schemas and the field reference in
-`docs/` are generated from them (`divtrace.schemas`). The order of the fields is the causal order of the decisions,
+`docs/` are generated from them (`divtrace.schema_files`). The order of the fields is the causal order of the decisions,
 from upstream to downstream: it decides which differing field is named first.
 
 Only msgspec is imported: the recorder, which runs inside serving processes, shares this module.

@@ -106,11 +106,11 @@ def _fill(divergence: Divergence, evidence: Evidence) -> None:
             divergence.ranks = tuple(sorted(ranks))
             divergence.odd_ranks = _odd(divergence, evidence, first)
         case _:
-            broken = {one.record.pos: one for one in reversed(evidence.breaks) if one.rule == divergence.rule}
+            broken = {id(one.record): one for one in reversed(evidence.breaks) if one.rule == divergence.rule}
             by_rank = {
-                rank: broken[record.pos].values
+                rank: broken[id(record)].values
                 for rank, record in sorted(evidence.group.records.items())
-                if record.pos in broken and broken[record.pos].record is record
+                if id(record) in broken
             }
             divergence.values, divergence.ranks = dict(by_rank), tuple(by_rank)
             divergence.odd_ranks = odd.breakers(by_rank, everyone)
