@@ -160,10 +160,8 @@ def test_batches_of_one_replica(tmp_path: Path) -> None:
         )
 
     sizes = {0: 24, 1: 24, 2: 25, 3: 24}
-    # The lines behind the first carry no prefix; one file per rank tells whose they are.
-    for tp, size in sizes.items():
-        (tmp_path / f"rank{tp}.log").write_text(batch(0, tp, size))
-    (tmp_path / "rank4.log").write_text(batch(1, 4, 3))
+    # The lines behind the first carry no prefix of their own.
+    (tmp_path / "server.log").write_text("".join(batch(0, tp, size) for tp, size in sizes.items()) + batch(1, 4, 3))
     found = analyse(tmp_path, replicas=[[0, 1, 2, 3], [4, 5]])
     (finding,) = found.findings
     assert (finding.rule, finding.field, finding.odd_ranks) == ("batch-membership", "batch", (2,))

@@ -337,6 +337,23 @@ GLOO: dict[str, tuple[str, Rows]] = {
 }  # fmt: skip
 
 
+def test_a_stuck_watchdog(tmp_path: Path) -> None:
+    text = (
+        "[rank3]:[F ProcessGroupNCCL.cpp:1366] [PG ID 0 PG GUID 0(default_pg) Rank 3] [PG ID 0 PG GUID 0(default_pg) Rank 3] "
+        "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.\n"
+        "[rank5]:[F ProcessGroupNCCL.cpp:1366] [PG ID 2 PG GUID  Rank 1] ProcessGroupNCCL's watchdog got stuck for 600 "
+        "seconds without making progress in monitoring enqueued collectives.\n"
+    )
+    check(
+        read(tmp_path, text),
+        [],
+        [
+            row(kind="watchdog", rank=3, group_rank=3, comm=("0", "default_pg"), details={"seconds": 480}),
+            row(kind="watchdog", rank=5, group_rank=1, comm=None, details={"seconds": 600}),
+        ],
+    )
+
+
 @pytest.mark.parametrize("case", GLOO)
 def test_gloo(tmp_path: Path, case: str) -> None:
     text, facts = GLOO[case]
@@ -491,7 +508,8 @@ SGLANG: dict[str, tuple[str, Rows]] = {
         [
             row(
                 kind="batch",
-                line=2,
+                line=1,
+                coordinates=Coordinates(dp=0, tp=1),
                 details={"batch_size": 2, "rids": ["a1", "b2"], "complete": True, "output_lengths": [2, 0]},
             )
         ],

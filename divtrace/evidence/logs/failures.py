@@ -21,7 +21,7 @@ LITERALS = (
     "GPU Hang",
     "terminated with the following error",
 )
-_LIMIT = 2000
+_LIMIT = 1000
 
 _EXCEPTION = re.compile(
     r"^(?P<type>[A-Za-z_][\w.]{0,160}(?:Error|Exception|Interrupt|Exit|Warning|Timeout|Failure|NotMet|Dead|Died))(?::\s?(?P<message>.*))?$"

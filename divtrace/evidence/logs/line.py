@@ -9,11 +9,14 @@ from divtrace.evidence.coordinates import Coordinates, coordinates
 
 MAXIMUM_LINE = 64 * 1024
 """Characters of a line that are looked at."""
+INTERLEAVED_LINES = 300
+"""Lines of other processes between two lines of one message."""
 JOINED_LINES = 4
 """Continuation lines that terminal wrapping may have made of one line."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\[(?:\d{1,3})(?:;\d{1,3})*m|\x1b[()][AB0]")
-_BOX = re.compile(r"^[\s\u2500-\u257f]*[\u2500-\u257f][\s\u2500-\u257f]*|\s*[\u2500-\u257f][\s\u2500-\u257f]*$")
+_BOX = "".join(map(chr, range(0x2500, 0x2580)))
+"""Box drawing, as rich and others put around an error."""
 
 _COMMON = re.compile(
     r"\[rank(\d{1,7})\]: ?(?:\[[EWIF](\d{3,4} \d\d:\d\d:\d\d)(?:\.(\d{1,9}))? [\w.\-/]+:\d+\] ?)?(?=\S)"
@@ -43,6 +46,16 @@ _PREFIX = re.compile(
 _RANK_OF_PROCESS = re.compile(r"\brank=(\d{1,7})\b")
 
 
+def _without_box(text: str) -> str:
+    """The text inside a box; its own indentation stays."""
+    bare = text.strip()
+    if bare[-1:] and bare[-1] in _BOX:
+        text = bare = bare.rstrip(_BOX).rstrip()
+    if bare[:1] and bare[0] in _BOX:
+        text = bare.lstrip(_BOX).removeprefix(" ")
+    return text
+
+
 class Line:
     """One line: its text without prefixes, and what the prefixes told."""
 
@@ -63,7 +76,7 @@ class Line:
             self.text = raw[quick.end() :]
             if not self.text.startswith(("[", "(")) or self.text.startswith(("[Rank", "[PG")):
                 return
-        self._prefixes(_BOX.sub("", _COLOUR.sub("", raw)))
+        self._prefixes(_without_box(_COLOUR.sub("", raw)))
 
     def _prefixes(self, text: str) -> None:
         at = 0
@@ -122,12 +135,17 @@ class Following:
             position += 1
 
     def same_source(self, limit: int) -> Iterator[tuple[int, Line]]:
-        """(distance, line) for at most `limit` lines behind, only those of the same process."""
+        """(distance, line) for at most `limit` lines behind, only those of the same process.
+
+        Ends at INTERLEAVED_LINES of other processes in a row.
+        """
         source = self.line.source
+        own = 0
         for distance, line in enumerate(self, 1):
-            if distance > limit:
+            if distance > limit or distance - own > INTERLEAVED_LINES:
                 return
             if line.source == source:
+                own = distance
                 yield distance, line
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:

@@ -34,10 +34,8 @@ _SIGNAL = re.compile(
     r"and we will try our best to dump the debug info\. "
     r"Last enqueued [NHR]CCL work: (?P<enqueued>-?\d{1,18}), last completed [NHR]CCL work: (?P<completed>-?\d{1,18})"
 )
-_STUCK = re.compile(
-    rf"(?:{_TAG})?(?:ProcessGroup[NH]CCL's|\S+) watchdog got stuck for "
-    r"(?P<seconds>\d{1,9}) ?(?:seconds|sec) without making progress"
-)
+_ANY_TAG = re.compile(_TAG)
+_STUCK = re.compile(r"watchdog got stuck for (?P<seconds>\d{1,9}) ?(?:seconds|sec) without making progress")
 
 LITERALS = (
     "Watchdog caught ",
@@ -106,7 +104,8 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
     found = more.match(_STUCK)
     if found is None:
         return None
-    groups = found.groupdict()
+    tag = _ANY_TAG.search(text)
+    groups = tag.groupdict() if tag is not None else dict.fromkeys(("id", "guid", "desc", "uid", "uiddesc", "group"))
     return (
         Fact(
             kind="watchdog",

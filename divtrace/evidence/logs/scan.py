@@ -97,6 +97,7 @@ class _Scanner:
         self.seen: set[tuple[object, ...]] = set()
         self.plain: dict[bytes, int] = {}
         self.counts: dict[bytes, int] = defaultdict(int)
+        self.lines: dict[int, Line] = {}
 
     def block(self, data: bytes, *, last: bool) -> bytes:
         """Read the lines of one block; what must be offered again with the next block."""
@@ -107,6 +108,7 @@ class _Scanner:
                 if len(data) < BLOCK + 4 * LOOK_AHEAD:
                     return data
                 limit = len(data) - LOOK_AHEAD
+        self.lines.clear()
         number = self.line_number
         counted = 0
         end = -1
@@ -151,7 +153,7 @@ class _Scanner:
             self.result.duplicates += known
             return
         line = Line(raw.decode("utf-8", "replace"), number)
-        fetch = _Fetch(data, end + 1, number)
+        fetch = _Fetch(data, end + 1, number, self.lines)
         more = Following(line, fetch)
         told = 0
         understood = True
@@ -208,11 +210,15 @@ class _Scanner:
 
 
 class _Fetch:
-    """The lines behind a line, one after the other."""
+    """The lines behind a line, one after the other.
 
-    __slots__ = ("at", "data", "given", "number")
+    Lines that were looked at stay at hand for the length of a block: interleaved tracebacks look at the same ones.
+    """
 
-    def __init__(self, data: bytes, start: int, number: int) -> None:
+    __slots__ = ("at", "data", "given", "known", "number")
+
+    def __init__(self, data: bytes, start: int, number: int, known: dict[int, Line]) -> None:
+        self.known = known
         self.data = data
         self.at = start
         self.number = number
@@ -226,9 +232,12 @@ class _Fetch:
             return None
         end = self.data.find(b"\n", self.at)
         end = len(self.data) if end < 0 else end
-        raw = self.data[self.at : min(end, self.at + MAXIMUM_LINE)]
+        line = self.known.get(self.at)
+        if line is None:
+            raw = self.data[self.at : min(end, self.at + MAXIMUM_LINE)]
+            line = self.known[self.at] = Line(raw.decode("utf-8", "replace"), self.number + distance)
         self.at = end + 1
-        return Line(raw.decode("utf-8", "replace"), self.number + distance)
+        return line
 
 
 def _offsets(data: bytes) -> list[int]:

@@ -20,8 +20,10 @@ LITERALS = (
     "[DSPARK-CPS]",
     "Decode graph replay:",
     "Scheduler hit an exception",
+    "Scheduler debug info:",
 )
-_LIMIT = 40
+_STATEMENTS = 6
+"""Lines behind `Scheduler debug info:` that may hold the batch: one statement each, without a prefix of their own."""
 
 _WATCHDOG = re.compile(
     r"(?:Scheduler w|W)atchdog timeout \(self\.watchdog_timeout=(?P<seconds>[\d.]{1,12})"
@@ -57,7 +59,15 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
     """What SGLang prints about its own rank."""
     text = line.text
     if "batch_size()=" in text:
-        return _batch(line, more, where)
+        return _batch(line, line, more, where)
+    if "Scheduler debug info:" in text:
+        for distance, follower in enumerate(more, 1):
+            if distance > _STATEMENTS or follower.coordinates is not None:
+                break
+            if "batch_size()=" in follower.text:
+                more.consumed = max(more.consumed, distance)
+                return _batch(line, follower, more, where)
+        return ()
     if "atchdog timeout" in text:
         found = more.match(_WATCHDOG)
         if found is None:
@@ -94,20 +104,20 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
     return None
 
 
-def _batch(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
-    found = _SIZE.search(line.text) or _SHORT_SIZE.search(line.text)
+def _batch(line: Line, stated: Line, more: Following, where: Where) -> Iterable[Finding] | None:
+    """The batch of the rank that wrote `line`, whose size stands on `stated`."""
+    found = _SIZE.search(stated.text) or _SHORT_SIZE.search(stated.text)
     if found is None:
         return None
     fields = found.groupdict()
     details: dict[str, object] = {"batch_size": int(found["size"])}
     if fields.get("first"):
         details["first_rid"] = fields["first"]
-    reader = _REQUESTS.search(line.text)
-    source = line.text[reader.end() :] if reader else ""
+    reader = _REQUESTS.search(stated.text)
+    source = stated.text[reader.end() :] if reader else ""
     if not source:
-        # One statement per line: the requests stand on one of the next lines, which carry no prefix of their own.
         for distance, follower in enumerate(more, 1):
-            if distance > 4:
+            if distance > _STATEMENTS + 2 or follower.coordinates is not None:
                 break
             reader = _REQUESTS.search(follower.text)
             if reader is not None:
