@@ -42,6 +42,7 @@ def test_fault_is_reported_in_any_run(data: st.DataObject, seed: int) -> None:
         "completions": data.draw(st.booleans(), label="completions"),
         "timeouts": data.draw(st.booleans(), label="timeouts"),
         "first_number": data.draw(st.sampled_from([0, 5000]), label="first number"),
+        "numbered": data.draw(st.booleans(), label="numbered"),
     }
     assert_reported(inject_into(kind, scenario(*place, **(habits | dict(kind.changes))), seed))
 

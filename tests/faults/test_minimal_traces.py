@@ -116,3 +116,28 @@ def test_null_is_neither_zero_nor_equal(report_on: ReportOn) -> None:
     assert report.first is not None
     assert (report.first.rule, report.first.field) == ("accept-length", "correct_len")
     assert {rank: v for rank, v in report.first.values.items() if v is not None} == {"1": 0, "2": 1}
+
+
+UNNUMBERED = """
+    meta tp_size=2
+    1 - collective comm=tp op=all_reduce numel=4 state=enqueued
+    1 A.1 accept correct_len=1 bonus=9
+    2 - schedule batch=A,B | 1: batch=A
+    2 - collective comm=tp op=all_reduce numel=8 state=enqueued | 1: numel=4
+    2 - collective comm=tp op=all_reduce numel=8 state=timeout | 1: numel=4
+"""
+
+
+def test_states_of_an_operation_without_a_number_are_one_operation(report_on: ReportOn) -> None:
+    """Completions are not recorded: the timeout belongs to the operation of its step, not to the oldest one."""
+    report = report_on(UNNUMBERED)
+
+    assert [(f.rule, f.step) for f in report.findings] == [("batch-membership", 2), ("collective-shape", 2)]
+    assert report.precedence == "shown"
+
+
+def test_place_of_an_operation_without_a_number_is_its_own_line(report_on: ReportOn) -> None:
+    shapes = [f for f in report_on(UNNUMBERED).findings if f.rule == "collective-shape"]
+
+    assert shapes
+    assert {where.line for finding in shapes for where in finding.where.values()} <= {5, 6}
