@@ -81,12 +81,14 @@ def test_every_sync_site_has_values_before_and_after(written: Written, slug: str
     assert len(events) == 8 * len(fields)
     assert {event.stage for event in events} == {stage}
     for number, field in enumerate(fields):
-        values = {
-            phase: {str(getattr(event, field)) for event in events if event.phase == phase and (event.n or 0) == number}
-            for phase in ("local", "synced")
-        }
-        assert len(values["local"]) == 2, "the ranks went in with different values"
-        assert len(values["synced"]) == 1, "and came out with one"
+        for req in ("A", "B"):
+            mine = [event for event in events if event.req == req and (event.n or 0) == number]
+            before, after = (
+                [getattr(event, field) for event in mine if event.phase == phase] for phase in ("local", "synced")
+            )
+            assert len(before) == len(after) == 2
+            assert before[0] != before[1], "the ranks went in with different values"
+            assert after[0] == after[1], "and came out with one"
     synced = [event for event in events if event.phase == "synced"]
     assert {(tuple(event.comm_ranks or ()), event.src) for event in synced} == {((0, 1), 0)}
 

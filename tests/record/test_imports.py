@@ -46,7 +46,7 @@ import sys
 before = set(sys.modules)
 import divtrace.record
 new = set(sys.modules) - before
-print(len(new), [name for name in ("dataclasses", "inspect", "typing", "logging", "json", "asyncio") if name in new])
+print(len(new), [name for name in ("dataclasses", "inspect", "logging", "json", "asyncio") if name in new])
 """
     count, _, costly = finish(child(script))[0].strip().partition(" ")
     assert int(count) < 50
