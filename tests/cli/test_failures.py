@@ -149,6 +149,8 @@ def test_closed_standard_output_is_an_error_of_use() -> None:
     assert run.stderr.startswith("divtrace: error: standard output is closed\n")
 
 
+ERASE_LINE = "\x1b[2K"
+
 WATCHED = """
 import sys
 import divtrace.cli._progress
@@ -191,6 +193,7 @@ def test_progress_is_shown_on_a_terminal_and_leaves_the_report_alone(call: Call,
     report, seen = watched("analyze", folder)
 
     assert "reading" in seen
+    assert seen.endswith(ERASE_LINE)
     assert report == call("analyze", folder).stdout
 
 
