@@ -31,9 +31,10 @@ _TIMEOUT = re.compile(
     r"Timed out waiting "
     r"(?P<ms>\d{1,12})ms for (?P<way>recv|send) operation to complete"
 )
-_PLAIN_TIMEOUT = re.compile(r"gloo\S*\] Timed out waiting (?P<ms>\d{1,12})ms for (?P<way>recv|send) operation")
+_PLAIN_TIMEOUT = re.compile(r"gloo\S{0,400}\] Timed out waiting (?P<ms>\d{1,12})ms for (?P<way>recv|send) operation")
 _ENFORCE = re.compile(
-    r"enforce fail at [^\]]{0,400}pair\.cc:\d+\] op\.preamble\.length <= op\.nbytes\. (?P<got>\d{1,18}) vs (?P<room>\d{1,18})"
+    r"enforce fail at [^\]]{0,400}pair\.cc:\d+\] op\.preamble\.length <= op\.nbytes\. "
+    r"(?P<got>\d{1,18}) vs (?P<room>\d{1,18})"
 )
 _LOST = re.compile(
     r"pair\.cc:\d+\] (?P<how>Read error|Write error|Connection closed by peer) "

@@ -114,7 +114,7 @@ class _Scanner:
         end = -1
         start = 0
         families: list[Family] = []
-        for offset in _offsets(data[:limit]):
+        for offset in self._offsets(data[:limit]):
             if offset > end:
                 if families:
                     self._line(data, start, end, number, families)
@@ -133,6 +133,18 @@ class _Scanner:
         self.line_number = number + data.count(b"\n", counted, limit)
         return data[limit:]
 
+    def _offsets(self, data: bytes) -> list[int]:
+        """Offsets of literals, ascending; those that were read often enough are only counted."""
+        wanted = []
+        for literal in LITERALS:
+            encoded = literal.encode("ascii")
+            if self.counts[encoded] < MAXIMUM_LINES:
+                wanted.append(literal)
+            elif further := data.count(encoded):
+                name = literal.strip()
+                self.result.left_out[name] = self.result.left_out.get(name, 0) + further
+        return _offsets(data, wanted)
+
     def _family_at(self, data: bytes, offset: int) -> Family | None:
         for literal, family in _TABLE[data[offset : offset + _KEY]]:
             if data.startswith(literal, offset):
@@ -140,7 +152,7 @@ class _Scanner:
                 if count <= MAXIMUM_LINES:
                     return family
                 name = literal.decode("ascii").strip()
-                self.result.left_out[name] = count - MAXIMUM_LINES
+                self.result.left_out[name] = self.result.left_out.get(name, 0) + 1
                 return None
         return None
 
@@ -240,13 +252,13 @@ class _Fetch:
         return line
 
 
-def _offsets(data: bytes) -> list[int]:
+def _offsets(data: bytes, literals: list[str]) -> list[int]:
     """Offsets of literals, ascending."""
     import polars as pl
 
-    if not data:
+    if not data or not literals:
         return []
     text = (data if data.isascii() else data.translate(_ASCII)).decode("ascii")
-    found: pl.Series = pl.Series([text]).str.find_many(list(LITERALS), leftmost=True)
+    found: pl.Series = pl.Series([text]).str.find_many(literals, leftmost=True)
     offsets: list[int] = found.to_list()[0]
     return offsets
