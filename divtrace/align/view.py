@@ -153,7 +153,9 @@ class RankView:
                 self.last_of_step[step] = record.pos
 
     def hole_between(self, first: int, last: int) -> bool:
-        """True if events are missing somewhere behind position `first` and before position `last`."""
+        """True if events may be missing somewhere behind position `first` and before position `last`."""
+        if self.trace.dropped > self.trace.lost and first < last:
+            return True  # the recorder lost events where seq shows no gap: they may be anywhere
         gaps = self.trace.gaps
         return bisect_right(gaps, last) > bisect_right(gaps, first)
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from divtrace.explain.coverage import place
 from divtrace.explain.wording import counted, listed, ranks_phrase, short
-from divtrace.report.model import Precedence
 from divtrace.rules import RULES
 from divtrace.sync_sites import token_for
 from divtrace.trace.model import Record
@@ -37,7 +36,6 @@ def where(divergence: Divergence) -> str:
 def summary(
     outcome: Outcome,
     first: Divergence | None,
-    precedence: Precedence,
     extent: str,
     ended_early: Sequence[tuple[WorldRank, Record]],
     many_worlds: bool,
@@ -47,7 +45,6 @@ def summary(
     Args:
         outcome: the verdict and its ranks.
         first: the first divergence.
-        precedence: whether it is shown to precede the timeout.
         extent: how much was compared, as `extent_compared` says it.
         ended_early: ranks whose peers go on behind their last event, with that event.
         many_worlds: rank numbers repeat.
@@ -55,10 +52,7 @@ def summary(
     who = _capital(rank_names(outcome.ranks, many_worlds)) if outcome.ranks else ""
     match outcome.verdict:
         case "divergence" if first is not None:
-            ending = {"shown": ", before the timeout", "not shown": ", not shown to precede the timeout"}.get(
-                precedence, ""
-            )
-            return f"Divergence: {first.rule} at {where(first)}{ending}."
+            return f"Divergence: {first.rule} at {where(first)}."
         case "rank_failed":
             return f"{who} raised before issuing what the peers wait for; {extent}."
         case "rank_silent":

@@ -62,7 +62,7 @@ def build(walk: Walk, *, max_findings: int = 1000) -> Report:
     return Report(
         tool=Tool(__version__),
         verdict=walk.outcome.verdict,
-        summary=verdict_words.summary(walk.outcome, first, before, _extent(walk), early, names.many),
+        summary=verdict_words.summary(walk.outcome, first, _extent(walk), early, names.many),
         first=next((one for one in findings if one.role == "origin"), None),
         findings=tuple(findings),
         findings_left_out=left_out,

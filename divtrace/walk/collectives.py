@@ -110,14 +110,15 @@ def operations_of(view: RankView, topology: Topology, world: int) -> list[Operat
 
 
 def _continued(waiting: Iterable[Operation], record: Record) -> Operation | None:
-    """The operation that a record without a number continues: the first open one of the same op and site."""
+    """The operation that a record without a number continues: an open one of the same op and site.
+
+    Of several the oldest of its own step, since completions may not be recorded, else the oldest.
+    """
     event = record.event
     if event.state in (None, "enqueued"):
         return None
-    for operation in waiting:
-        if operation.values.get("op") == event.op and operation.values.get("site") == event.site:
-            return operation
-    return None
+    fitting = [one for one in waiting if one.values.get("op") == event.op and one.values.get("site") == event.site]
+    return next((one for one in fitting if one.issue.event.step == event.step), next(iter(fitting), None))
 
 
 def matches(operations: Mapping[int, list[Operation]]) -> list[OperationMatch]:

@@ -21,6 +21,8 @@ class _Holder:
     position: int
     since: int
     """Position in the trace of the record that gave the slot."""
+    step: int | None
+    round: int | None
 
 
 class SlotWalk:
@@ -38,10 +40,16 @@ class SlotWalk:
         self._over: set[_Owner] = set()
         self._prefix: dict[_Owner, int] = {}
         self._last: dict[_Owner, int] = {}
+        self._confirmed: dict[_Owner, int] = {}
+        """Length up to which a request's rows are known to live."""
+        self._committed: dict[tuple[str, int, int], int] = {}
+        """Position of the last commit of a round that records `new_seq_len`: until then its rows live."""
         for record in view.records:
             event = record.event
             if event.req is not None and event.stage != "host":
                 self._last[event.req, event.attempt or 0] = record.pos
+            if event.req is not None and event.round is not None and event.new_seq_len is not None:
+                self._committed[event.req, event.attempt or 0, event.round] = record.pos
 
     def breaks(self) -> Iterator[Break]:
         """Every record at which the rule breaks; one break a record."""
@@ -52,6 +60,9 @@ class SlotWalk:
             if key.attempt > self._attempt.get(key.req, 0):
                 self._free((key.req, self._attempt.get(key.req, 0)))
                 self._attempt[key.req] = key.attempt
+            for length in (event.seq_len, event.new_seq_len):
+                if length is not None and key.phase in GOING_ON:
+                    self._confirmed[owner] = length
             if event.prefix_hit is not None:
                 self._prefix[owner] = max(event.prefix_hit, self._prefix.get(owner, 0))
             if event.stage == "schedule" and event.decision == "retract":
@@ -94,7 +105,7 @@ class SlotWalk:
             if before is not None and before != slot:
                 self._drop(before, owner, position)
             if not any(holder.owner == owner and holder.position == position for holder in holders):
-                holders.append(_Holder(owner, position, record.pos))
+                holders.append(_Holder(owner, position, record.pos, record.event.step, record.event.round))
             mine[position] = slot
             self._highest[owner] = max(position, self._highest.get(owner, -1))
         return broken
@@ -102,11 +113,26 @@ class SlotWalk:
     def _clash(self, holder: _Holder, owner: _Owner, position: int, record: Record) -> bool:
         if holder.owner == owner and holder.position == position:
             return False
+        if holder.since == record.pos:
+            return True  # twice in one record
         if holder.owner != owner and self._last.get(holder.owner, -1) < record.pos:
             return False  # the holder's request had ended, though nobody recorded its end
         if position < self._prefix.get(owner, 0) or holder.position < self._prefix.get(holder.owner, 0):
             return False
-        return not self._view.hole_between(holder.since, record.pos)
+        return self._is_live(holder, record) and not self._view.hole_between(holder.since, record.pos)
+
+    def _is_live(self, holder: _Holder, record: Record) -> bool:
+        """True if the row of a holder surely lives: confirmed, of the prompt, or its round is still to be committed.
+
+        A row whose commit is not recorded, or without a length, may have died with it.
+        """
+        if holder.round == 0 or holder.position < self._confirmed.get(holder.owner, 0):
+            return True
+        if holder.step is not None and holder.step == record.event.step:
+            return True
+        if holder.round is None:
+            return False
+        return self._committed.get((*holder.owner, holder.round), -1) > record.pos
 
     def _drop(self, slot: int, owner: _Owner, position: int) -> None:
         holders = self._holders.get(slot, [])
