@@ -61,6 +61,23 @@ def mismatches(report: Report, expected: Expected, run: Run) -> Iterator[str]:
     if first not in report.findings:
         yield "findings: the first one is missing"
     yield from _wrong_places(first, run)
+    yield from _loose_ends(report, first)
+
+
+def _loose_ends(report: Report, first: Finding) -> Iterator[str]:
+    """One fault was injected, so everything else must lead back to it."""
+    by_id = {finding.id: finding for finding in report.findings}
+    if len(by_id) < len(report.findings):
+        yield "findings: ids occur twice"
+    for finding in report.findings:
+        followed: set[str] = set()
+        cause = finding
+        while isinstance(cause.caused_by, str) and cause.id not in followed:
+            followed.add(cause.id)
+            cause = by_id[cause.caused_by]
+        wanted = "origin" if finding.id == first.id else "consequence"
+        if finding.role != wanted or cause.id != first.id:
+            yield f"findings: {finding.rule} at step {finding.step} is {finding.role} of {cause.rule}"
 
 
 def _wrong_places(first: Finding, run: Run) -> Iterator[str]:
