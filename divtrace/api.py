@@ -38,6 +38,7 @@ class Options:
     max_findings: int = 1000
     """Findings listed in the report; 0 for all."""
     jobs: int | None = None
+    """Processes to use at most; None for the number of cores."""
     sieve_from: int = 8 << 20
     """Bytes of input from which on the ranks are sieved in step instead of being loaded."""
     strict: bool = False
@@ -96,7 +97,7 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
         total = sum(source.size or 0 for source in found.sources)
         told = None if progress is None else (lambda done: progress(min(done, total), total))
         try:
-            sieved = sieve(found, options.run, options.groups, told)
+            sieved = sieve(found, options.run, options.groups, options.jobs, told)
         except NotSievableError:
             pass  # not in order, no seq, several ranks in one file: load it
         else:

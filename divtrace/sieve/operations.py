@@ -68,6 +68,15 @@ class OperationTable:
             known = self._communicators[key] = (communicator, self.present & frozenset(members))
         return known
 
+    def merge(self, other: OperationTable) -> None:
+        """Take over what was seen of other ranks of the same world."""
+        self.suspects |= other.suspects
+        self.matched |= other.matched
+        for communicator, numbers in other._open.items():
+            traced = self.present & frozenset(communicator.ranks)
+            for number, (what, ranks) in numbers.items():
+                self.issue(communicator, traced, number, ranks, what)
+
     def issue(
         self, communicator: Communicator, traced: frozenset[int], number: int, ranks: frozenset[int], what: Print
     ) -> None:

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 
 from divtrace.align.view import Scope, Summary
 from divtrace.events import Meta
-from divtrace.sieve.cursor import Cursor, NotSievableError
 from divtrace.sieve.facts import RankFacts, ReplicaFacts
-from divtrace.sieve.lockstep import Lockstep
 from divtrace.sieve.operations import OperationTable
+from divtrace.sieve.pool import run_tasks
 from divtrace.sieve.select import Wanted, load_wanted
 from divtrace.sieve.survey import RankFiles, survey
-from divtrace.topology import RankGroup, Topology
+from divtrace.sieve.task import ReplicaTask
+from divtrace.topology import RankGroup
 from divtrace.trace.discover import Discovery
 from divtrace.trace.model import RankId, RankTrace, Traces
-from divtrace.walk.config import setting
 from divtrace.walk.run import Walk, walk
 from divtrace.walk.world import GroupFlags, Sieved, world_topology
 
@@ -32,14 +31,15 @@ Progress = Callable[[int], None]
 class SievedWorld:
     """One world after the sieve."""
 
-    topology: Topology
+    operations: OperationTable
     replicas: dict[RankGroup, ReplicaFacts] = field(default_factory=dict)
-    operations: OperationTable | None = None
     wanted_steps: dict[RankGroup, set[int]] = field(default_factory=dict)
     """By replica: steps to load as a whole."""
 
 
-def sieve(found: Discovery, run: str | None, flags: GroupFlags, progress: Progress | None = None) -> Walk:
+def sieve(
+    found: Discovery, run: str | None, flags: GroupFlags, jobs: int | None = None, progress: Progress | None = None
+) -> Walk:
     """Walk an input of JSON Lines files that are in order.
 
     Raises:
@@ -47,49 +47,37 @@ def sieve(found: Discovery, run: str | None, flags: GroupFlags, progress: Progre
         TopologyError: sizes do not divide.
     """
     files = survey(found.sources, run)
+    tasks = [task for world in sorted({world for world, _ in files}) for task in _tasks(world, files, flags)]
+    results = run_tasks(tasks, jobs, progress)
     worlds: dict[int, SievedWorld] = {}
-    for world in sorted({world for world, _ in files}):
-        here = {rank: files[w, rank] for w, rank in files if w == world}
-        worlds[world] = _sieve_world(world, here, flags, progress)
+    for task, result in zip(tasks, results, strict=True):
+        one = worlds.get(task.world)
+        if one is None:
+            one = worlds[task.world] = SievedWorld(OperationTable(task.world, task.topology, task.present))
+        one.operations.merge(result.operations)
+        one.replicas[task.replica.ranks] = result.facts
+        one.wanted_steps[task.replica.ranks] = _first_steps(result.facts)
     return _walk(found, files, worlds, flags)
 
 
-def _sieve_world(
-    world: int, files: Mapping[int, RankFiles], flags: GroupFlags, progress: Progress | None
-) -> SievedWorld:
-    metas = {rank: tuple(one.metas) for rank, one in files.items()}
-    groups = world_topology(sorted(files), metas, flags)
-    table = OperationTable(world, groups, frozenset(files))
-    result = SievedWorld(groups, operations=table)
-    done = 0
+def _tasks(world: int, files: Mapping[RankId, RankFiles], flags: GroupFlags) -> list[ReplicaTask]:
+    here = {rank: one for (w, rank), one in files.items() if w == world}
+    groups = world_topology(sorted(here), {rank: tuple(one.metas) for rank, one in here.items()}, flags)
+    tasks = []
     for replica in groups.replicas:
-        ranks = [rank for rank in sorted(replica.ranks) if rank in files]
-        if not ranks:
-            continue
-        cursors = [Cursor(world, rank, files[rank].sources) for rank in ranks]
-        algorithm = setting([meta for rank in ranks for meta in metas[rank]], "algorithm")
-        started = done
-        told = None if progress is None else _told(progress, started)
-        facts = Lockstep(cursors, replica, groups, table, algorithm, told).run()
-        done += sum(cursor.bytes_read for cursor in cursors)
-        if facts.stepless:
-            raise NotSievableError("something without a step needs judging")
-        for rank in ranks:
-            if [setting([meta], "parallel") for meta in facts.ranks[rank].reading.metas] != [
-                setting([meta], "parallel") for meta in files[rank].metas
-            ] and len(facts.ranks[rank].reading.metas) == len(files[rank].metas):
-                raise NotSievableError("metas came in another order")
-        result.replicas[replica.ranks] = facts
-        steps = set(facts.irregular)
-        suspicions = sorted(step for step in facts.suspects.values() if step is not None)
-        for step in suspicions[:1]:
-            steps.update(range(step - _BEFORE, step + _BEHIND + 1))
-        result.wanted_steps[replica.ranks] = steps
-    return result
+        inside = {rank: here[rank] for rank in sorted(replica.ranks) if rank in here}
+        if inside:
+            tasks.append(ReplicaTask(world, replica, groups, inside, frozenset(here)))
+    return tasks
 
 
-def _told(progress: Progress, started: int) -> Progress:
-    return lambda done: progress(started + done)
+def _first_steps(facts: ReplicaFacts) -> set[int]:
+    """Steps to load as a whole: irregular ones, and those around the first suspicion."""
+    steps = set(facts.irregular)
+    first = min((step for step in facts.suspects.values() if step is not None), default=None)
+    if first is not None:
+        steps.update(range(first - _BEFORE, first + _BEHIND + 1))
+    return steps
 
 
 def _walk(
@@ -113,8 +101,8 @@ def _walk(
 
 
 def _wanted(sieved: SievedWorld, replica: RankGroup, facts: ReplicaFacts, one: RankFacts) -> Wanted:
-    operations = sieved.operations.suspects if sieved.operations is not None else ()
-    mine = frozenset((comm.name, number) for comm, number in operations if one.rank in comm.ranks)
+    suspects = sieved.operations.suspects
+    mine = frozenset((comm.name, number) for comm, number in suspects if one.rank in comm.ranks)
     return Wanted(frozenset(facts.suspects), frozenset(sieved.wanted_steps[replica]), frozenset(one.keep), mine)
 
 
@@ -165,7 +153,6 @@ def _traces(
 
 
 def _sieved(world: SievedWorld) -> Sieved:
-    table = world.operations
     facts = {rank: one for replica in world.replicas.values() for rank, one in replica.ranks.items()}
     return Sieved(
         summaries={
@@ -193,7 +180,7 @@ def _sieved(world: SievedWorld) -> Sieved:
             for rank, one in facts.items()
             for communicator, number in one.last_numbers.items()
         },
-        matched=frozenset(table.matched) if table is not None else frozenset(),
+        matched=frozenset(world.operations.matched),
     )
 
 

@@ -1,0 +1,72 @@
+"""The sieve over one replica as a task: everything it needs and yields can be sent to another process or machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from divtrace.events import Meta
+from divtrace.sieve.cursor import Cursor, NotSievableError
+from divtrace.sieve.facts import ReplicaFacts
+from divtrace.sieve.lockstep import Lockstep
+from divtrace.sieve.operations import OperationTable
+from divtrace.sieve.survey import RankFiles
+from divtrace.topology import ReplicaGroup, Topology
+from divtrace.walk.config import setting
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaTask:
+    """One replica to be sieved."""
+
+    world: int
+    replica: ReplicaGroup
+    topology: Topology
+    files: Mapping[int, RankFiles]
+    """By rank, of those that have a trace."""
+    present: frozenset[int]
+    """All ranks of the world that have a trace."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(source.size or 0 for one in self.files.values() for source in one.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaResult:
+    """What the sieve found in one replica."""
+
+    facts: ReplicaFacts
+    operations: OperationTable
+    """With the operations that other replicas have to issue too."""
+
+
+def sieve_replica(task: ReplicaTask, progress: Callable[[int], None] | None = None) -> ReplicaResult:
+    """Sieve one replica.
+
+    Args:
+        task: the replica.
+        progress: called with the bytes read so far.
+
+    Raises:
+        NotSievableError: its traces have to be loaded as a whole.
+    """
+    ranks = sorted(task.files)
+    table = OperationTable(task.world, task.topology, task.present)
+    cursors = [Cursor(task.world, rank, task.files[rank].sources) for rank in ranks]
+    metas = [meta for rank in ranks for meta in task.files[rank].metas]
+    lockstep = Lockstep(cursors, task.replica, task.topology, table, setting(metas, "algorithm"), progress)
+    facts = lockstep.run()
+    if facts.stepless:
+        raise NotSievableError("something without a step needs judging")
+    for rank in ranks:
+        _check_metas(task.files[rank].metas, facts.ranks[rank].reading.metas)
+    return ReplicaResult(facts, table)
+
+
+def _check_metas(before: list[Meta], read: list[Meta]) -> None:
+    """The groups were taken from the metas in front of the records; others must not have more to say."""
+    for name in ("parallel", "groups", "algorithm"):
+        if setting(before, name) != setting(read, name):
+            raise NotSievableError(f"a later meta record tells {name}")
