@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from divtrace.evidence.report import EvidenceReport
-from evidence.jobs import LEFT, RIGHT, WORLD, Job, Op, analyse, as_json, four_ranks, rounds
+from evidence.jobs import LEFT, RIGHT, WORLD, Job, Op, analyse, as_json, as_pickle, four_ranks, rounds
 
 PENDING = Op(LEFT, done=False)
 VICTIM = Op(WORLD, "_all_gather_base", (2, 8), output=(8, 8), done=False)
@@ -239,6 +239,35 @@ def test_an_earlier_dump_of_the_same_process_widens_the_window(tmp_path: Path) -
     found = analyse(tmp_path)
     assert found.behind == (1,)
     assert not any("another process" in note for note in found.notes)
+
+
+def test_a_mismatch_that_only_an_earlier_dump_still_holds(tmp_path: Path) -> None:
+    job = four_ranks(r0=[Op(LEFT, shape=(5, 8)), Op(LEFT)], r1=[Op(LEFT, shape=(4, 8)), Op(LEFT)])
+    job.write(tmp_path)
+    late = job.dump(0)
+    early = as_json(late | {"entries": late["entries"][:10]})
+    (tmp_path / "trace_rank_0").write_bytes(as_pickle(late | {"entries": late["entries"][10:]}))
+    assert not analyse(tmp_path).findings
+    (tmp_path / "early_rank_0.json").write_bytes(early)
+    assert [finding.number for finding in analyse(tmp_path).findings] == [7]
+
+
+def test_counters_that_send_and_recv_share_are_not_read_as_numbers(tmp_path: Path) -> None:
+    """`pg_status` counts both kinds: its 7,000 says nothing about collectives where the group also sends."""
+    job = four_ranks(r2=[VICTIM], r3=[VICTIM])
+    job.first_record = 50_000
+    for rank in range(4):
+        dump = job.dump(rank)
+        sent = {"record_id": 50_001, "profiling_name": "nccl:send 0->1", "is_p2p": True}
+        dump["entries"] = [
+            dump["entries"][-2] | sent | {"process_group": ("0", WORLD), "pg_id": 0},
+            dump["entries"][-1],
+        ]
+        if rank < 2:
+            dump["entries"] = [dump["entries"][0] | {"process_group": ("1", LEFT), "pg_id": 1, "is_p2p": False}]
+        (tmp_path / f"trace_rank_{rank}.json").write_bytes(as_json(dump))
+    found = analyse(tmp_path)
+    assert (found.behind, found.verdict) == ((), "insufficient")
 
 
 def test_order_and_names_of_files_do_not_matter(tmp_path: Path) -> None:

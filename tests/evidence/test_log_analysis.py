@@ -114,6 +114,7 @@ def test_a_barrier_of_a_group_that_nobody_knows_names_no_global_rank(tmp_path: P
     text = "[rank4]: [Rank 0]: Ranks 1 failed to pass monitoredBarrier in 5000 ms\n"
     found = analyse(logs(tmp_path, rank4=text))
     assert found.behind == ()
+    assert [(fact.rank, fact.group_rank, fact.ranks) for fact in found.facts] == [(4, 0, ())]
     assert any("ranks 1 of a process group whose members are not known" in note for note in found.notes)
 
 
