@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 MEGABYTE = 1 << 20
+_TURNS = 20
 
 
 def fields(step: int) -> dict[str, Any]:
@@ -69,11 +70,18 @@ def timed(count: int, call: Callable[[int], Any], *, pause: int = 0) -> list[int
 def caller_of_recorder(count: int, directory: Path, pause: int) -> list[int]:
     from divtrace.record import Recorder, Settings
 
-    prepared = [fields(step) for step in range(count)]
+    prepared = [(f["req"], f["seq_len"], f["positions"], f["kv_slots"]) for f in map(fields, range(count))]
     settings = Settings(compression="off", total_bytes=8192 * MEGABYTE, queue_bytes=1024 * MEGABYTE)
     with Recorder(directory, rank=0, settings=settings) as recorder:
         event = recorder.event
-        samples = timed(count, lambda step: event("verify", "layout", **prepared[step]), pause=pause)
+
+        def call(step: int) -> None:
+            # As a hook calls it: the values are at hand, the names stand in the call.
+            req, length, positions, slots = prepared[step]
+            event("verify", "layout", req=req, round=step, step=step, row=3, seq_len=length, positions=positions,
+                  kv_slots=slots, num_draft_tokens=5)  # fmt: skip
+
+        samples = timed(count, call, pause=pause)
         assert recorder.flush(timeout=60) >= 0
         assert recorder.dropped == 0
     return samples
@@ -196,8 +204,8 @@ def measure(count: int) -> dict[str, Any]:
         directory = Path(name)
         # In turns, so that whatever else the machine does hits all three alike.
         samples: dict[str, list[int]] = {"recorder": [], "queue": [], "logging": []}
-        for turn in range(5):
-            share = count // 5
+        for turn in range(_TURNS):
+            share = count // _TURNS
             samples["recorder"] += caller_of_recorder(share, directory / f"caller{turn}", 200)
             samples["queue"] += caller_of_queue(share, 200)
             samples["logging"] += caller_of_logging(share, directory, 200)

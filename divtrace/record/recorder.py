@@ -36,6 +36,7 @@ TRACE_FORMAT = "divtrace.trace/1"
 FROM_ENVIRONMENT = "DIVTRACE_RUN"
 
 _now = time.time_ns
+_PLACE = ("stage", "site", "req", "round")
 
 # What an event takes in memory besides its lists, measured with tracemalloc for events of 10 to 14 fields.
 _EVENT_WEIGHT = 1400
@@ -95,41 +96,33 @@ class Recorder:
 
     # What an engine calls ------------------------------------------------------------------------------------------
 
-    def event(
-        self,
-        stage: str,
-        site: str | None = None,
-        req: str | None = None,
-        round: int | None = None,  # noqa: A002 (the field's name in the trace)
-        about_to_block: bool = False,
-        **fields: Any,
-    ) -> int:
-        """Queues one event; returns its `seq`, or -1 if it was dropped or nothing is recorded.
+    def event(self, *place: str | int | None, **fields: Any) -> int:
+        """Queues one event: `event(stage, site, req=..., round=..., **fields)`, with the fields of the trace format.
 
-        Lists are read later, by the writer: hand over lists that nobody changes. An event with `about_to_block`, or
-        with `state` `enqueued`, is written at once, since the caller may not come back.
+        Returns its `seq`, or -1 if it was dropped or nothing is recorded. Lists are read later, by the writer: hand
+        over lists that nobody changes. An event with `about_to_block=True`, or with `state` `enqueued`, is written at
+        once, since the caller may not come back.
         """
+        # No named parameter: Python would compare every keyword with every name, which costs more than all the rest.
         if self._off:
             return -1
         try:
             writer = self._writer or self._start()
             fields["seq"] = seq = self._next()
+            fields["ts"] = _now()
+            if len(place) == 2:
+                fields["stage"], fields["site"] = place
+            elif place:
+                fields.update(zip(_PLACE, place, strict=False))
             if seq >= writer.next_sample:
                 writer.sample(seq, _weight(fields))
-            fields["ts"] = _now()
-            fields["stage"] = stage
-            if site is not None:
-                fields["site"] = site
-            if req is not None:
-                fields["req"] = req
-            if round is not None:
-                fields["round"] = round
             if writer.weight_in - writer.weight_out > writer.limit:
                 writer.dropped += 1
                 return -1
+            now = fields.pop("about_to_block", False) or fields.get("state") == "enqueued"
             writer.weight_in += writer.weight
             writer.queue.append(fields)
-            if about_to_block or fields.get("state") == "enqueued":
+            if now:
                 self._write_now(writer)
             return seq
         except Exception as error:

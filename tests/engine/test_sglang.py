@@ -99,7 +99,7 @@ def one(written: Written, stage: str, site: str, req: str) -> object:
     found = [
         {name: value for name in event.__struct_fields__ if (value := getattr(event, name)) is not None}
         for event in written.events
-        if (event.stage, event.site, event.req) == (stage, site, req)
+        if (event.stage, event.site, event.req, event.phase) == (stage, site, req, None)
     ]
     values = [{name: value for name, value in event.items() if name not in skipped} for event in found]
     assert len(values) == 2, values

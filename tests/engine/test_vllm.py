@@ -117,6 +117,23 @@ def test_prompt_lookup_is_clean(python: Path, models: Path, tmp_path: Path) -> N
     assert report.replicas[0].requests == 6
 
 
+def test_the_hooks_of_the_v2_runner_with_small_tensors(python: Path, tmp_path: Path) -> None:
+    environments.run([python, environments.HERE / "vllm_v2_drive.py", tmp_path / "trace"])
+    written = read(tmp_path / "trace")
+    assert not written.bad
+    assert written.seqs == list(range(len(written.events))), "a number was reserved and not used"
+    places = [(event.req, event.round, event.n or 0, event.stage, event.site) for event in written.events]
+    assert ("B", 0, 1, "prefill", "layout") in places, "the second part of a chunked prefill"
+    assert ("B", 0, 0, "prefill", "target") not in places, "the first part yields no token"
+    accept = next(e for e in written.events if (e.req, e.round, e.stage) == ("A", 1, "accept"))
+    assert (accept.step, accept.correct_len, accept.bonus) == (1, 1, 30)
+    inputs = next(e for e in written.events if (e.req, e.round, e.site) == ("A", 1, "input"))
+    assert (inputs.draft_root, inputs.draft_tokens) == (14, [15, 16]), "the buffer was used again before the copy"
+    report = analyze([tmp_path / "trace"])
+    assert report.first is None
+    assert report.replicas[0].rounds == 4
+
+
 def test_without_a_directory_the_plugin_does_nothing(python: Path) -> None:
     script = """
 import sys

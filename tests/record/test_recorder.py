@@ -222,7 +222,7 @@ def test_a_directory_that_takes_no_file_stops_the_recording_once(
 
 def test_senseless_arguments_do_not_raise(tmp_path: Path) -> None:
     recorder = Recorder(object(), rank=object(), parallel=3, engine=7)  # type: ignore[arg-type]
-    assert recorder.event(None, None, extra=3) == -1  # type: ignore[arg-type]
+    assert recorder.event(None, None, extra=3) == -1
     recorder.meta(x=object())
     recorder.close()
     other = Recorder(tmp_path, rank=0, algorithm=object())
