@@ -57,6 +57,8 @@ class Timelines:
         for rank in sorted(earlier.records):
             start = earlier.position_on(rank)
             lines = self._lines.get((earlier.world, rank), {})
+            if start is not None and self._issues_after(rank, start, lines, later):
+                return True
             for other in sorted(later.records):
                 end = later.position_on(other)
                 others = self._lines.get((later.world, other), {})
@@ -70,6 +72,18 @@ class Timelines:
                     if after < len(numbers) and before >= 0 and numbers[after] <= other_numbers[before]:
                         return True
         return False
+
+    @staticmethod
+    def _issues_after(
+        rank: int, start: int, lines: Mapping[Communicator, tuple[list[int], list[int]]], later: Divergence
+    ) -> bool:
+        """True if `later` is an operation of a communicator of this rank that it had not issued before `start`."""
+        operation = later.communicator
+        if operation is None or operation.comm_seq is None or rank not in operation.comm_ranks:
+            return False
+        positions, numbers = lines.get(Communicator(later.world, operation.comm, operation.comm_ranks), ([], []))
+        issued = numbers[: bisect_left(positions, start)]
+        return bool(numbers) and operation.comm_seq > max(issued, default=-1)
 
 
 def assign(divergences: Sequence[Divergence], timelines: Timelines) -> Roles:
