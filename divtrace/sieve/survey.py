@@ -20,6 +20,8 @@ class RankFiles:
 
     sources: list[Source] = field(default_factory=list)
     metas: list[Meta] = field(default_factory=list)
+    parquet: int = 0
+    """How many of the files are Parquet."""
 
 
 @dataclass(slots=True)
@@ -28,13 +30,14 @@ class _Start:
     rank: RankId
     seq: int
     metas: list[Meta]
+    is_parquet: bool = False
 
 
 def survey(sources: Iterable[Source], run: str | None) -> dict[RankId, RankFiles]:
     """The files by rank.
 
     Raises:
-        NotSievableError: a file is Parquet, damaged at its start, of an unknown rank, or without `seq`; or the files
+        NotSievableError: a file is compressed Parquet, damaged at its start, of an unknown rank, or without `seq`; or the files
             belong to several runs.
     """
     starts = [_start(source) for source in sources]
@@ -46,6 +49,7 @@ def survey(sources: Iterable[Source], run: str | None) -> dict[RankId, RankFiles
         files = found.setdefault(start.rank, RankFiles())
         files.sources.append(start.source)
         files.metas += start.metas
+        files.parquet += start.is_parquet
     return dict(sorted(found.items()))
 
 
@@ -54,8 +58,12 @@ def _start(source: Source) -> _Start:
     try:
         with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
             stream = open_stream(file, source.size)
+            if stream.peek(4) == PARQUET and stream.plain and source.size is not None:
+                from divtrace.sieve.columnar.survey import parquet_start
+
+                return _Start(source, *parquet_start(source), is_parquet=True)
             if source.size is None or stream.peek(4) == PARQUET:
-                raise NotSievableError(f"{source.name} is Parquet, or a pipe")
+                raise NotSievableError(f"{source.name} is a pipe, or compressed Parquet")
             for block in split_lines(stream):
                 for line in block.lines:
                     record, _ = decode_line(line)

@@ -54,10 +54,16 @@ def sieve_replica(task: ReplicaTask, progress: Callable[[int], None] | None = No
     """
     ranks = sorted(task.files)
     table = OperationTable(task.world, task.topology, task.present)
-    cursors = [Cursor(task.world, rank, task.files[rank].sources) for rank in ranks]
     metas = [meta for rank in ranks for meta in task.files[rank].metas]
-    lockstep = Lockstep(cursors, task.replica, task.topology, table, setting(metas, "algorithm"), progress)
-    facts = lockstep.run()
+    columns = sum(task.files[rank].parquet for rank in ranks)
+    if columns:
+        from divtrace.sieve.columnar.task import sieve_columns
+
+        facts = sieve_columns(task, table, setting(metas, "algorithm"), progress)
+    else:
+        cursors = [Cursor(task.world, rank, task.files[rank].sources) for rank in ranks]
+        lockstep = Lockstep(cursors, task.replica, task.topology, table, setting(metas, "algorithm"), progress)
+        facts = lockstep.run()
     if facts.stepless:
         raise NotSievableError("something without a step needs judging")
     for rank in ranks:

@@ -45,7 +45,9 @@ class ParquetTrace:
             for name, arrow in self.fields.items():
                 if not fits(_TYPES[name], arrow):
                     raise NotSievableError(f"{source.name}: the column {name} is of the type {arrow}")
-            texts = [name for name, arrow in self.fields.items() if _TYPES[name] == "str" and not pa.types.is_null(arrow)]
+            texts = [
+                name for name, arrow in self.fields.items() if _TYPES[name] == "str" and not pa.types.is_null(arrow)
+            ]
             self.file = parquet.ParquetFile(source.path, memory_map=False, read_dictionary=texts)
         except (pa.ArrowException, OSError, ValueError, UnicodeError) as error:
             raise NotSievableError(f"{source.name}: {error}") from error
@@ -55,9 +57,7 @@ class ParquetTrace:
         for index in range(metadata.num_columns):
             self._leaves.setdefault(self.file.schema.column(index).path.partition(".")[0], []).append(index)
         self.group_rows: list[int] = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-        self.unknown = [
-            name for name in schema.names if name not in _TYPES and not name.startswith(PREFIX)
-        ]
+        self.unknown = [name for name in schema.names if name not in _TYPES and not name.startswith(PREFIX)]
         self.metas = _metas(metadata.metadata or {}, source)
         self.provenance: Provenance | None = provenance_of(metadata.metadata or {})
         self._bytes: Any = None
@@ -94,6 +94,22 @@ class ParquetTrace:
         return self.file.iter_batches(
             batch_size=_LARGEST_PIECE // 2, row_groups=list(groups), columns=list(names), use_threads=False
         )
+
+    def first_row(self, group: int) -> int:
+        """Rows of the file in front of a row group."""
+        return sum(self.group_rows[:group])
+
+    def may_hold(self, group: int, req: str) -> bool:
+        """False if the statistics say that no row of a row group is of this request."""
+        if "req" not in self._leaves:
+            return False
+        known = self.file.metadata.row_group(group).column(self._leaves["req"][0]).statistics
+        if known is None or not known.has_min_max:
+            return known is None or not known.has_null_count or known.null_count != self.group_rows[group]
+        try:
+            return bool(known.min <= req <= known.max)
+        except (TypeError, UnicodeError):
+            return True
 
     def has_values(self, groups: Sequence[int], name: str) -> bool:
         """False if the statistics say that a column of these row groups is null throughout."""

@@ -1,0 +1,93 @@
+"""Where the rows of a converted trace come from: what `divtrace convert` adds to a Parquet file, and how it is read back.
+
+A converted file is a plain Parquet trace with two more columns, the file and the line of each record before the
+conversion, and one more metadata key with all that the records themselves do not tell: gaps, bad lines, duplicates.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+PREFIX = "divtrace."
+"""Columns with such names are this tool's own and are no unknown fields."""
+FILE_COLUMN = "divtrace.file"
+LINE_COLUMN = "divtrace.line"
+KEY = b"divtrace.conversion"
+FORMAT = "divtrace.conversion/1"
+
+
+class Damaged(msgspec.Struct, frozen=True):
+    """A bad line or a damaged file of the input."""
+
+    file: str
+    line: int | None
+    what: str
+
+
+class InputFacts(msgspec.Struct, kw_only=True):
+    """What was found in the input as a whole; one file of a conversion carries it."""
+
+    files: list[str] = []
+    ignored_files: int = 0
+    damage: list[Damaged] = []
+    bad_lines: int = 0
+    unknown_fields: dict[str, int] = {}
+    duplicates: int = 0
+    notes: list[str] = []
+    runs: list[str] = []
+    shared_metas: list[msgspec.Raw] = []
+
+
+class Provenance(msgspec.Struct, kw_only=True):
+    """What a converted file says of its rank and of the conversion."""
+
+    format: Literal["divtrace.conversion/1"] = FORMAT
+    world: int
+    rank: int
+    files: list[str]
+    """Files that the rank's records were in, sorted."""
+    row_files: list[str]
+    """Those of them that were Parquet, whose lines are rows."""
+    gaps: list[int]
+    lost: int
+    starts_at_zero: bool
+    first_seq: int
+    """-1 if records carry none."""
+    has_seq: bool
+    dropped: int
+    windows: list[int]
+    """Row groups of each window: rows of a window precede those of the next one; inside it they are sorted by request."""
+    facts: InputFacts | None = None
+
+
+def provenance_of(metadata: dict[bytes, bytes]) -> Provenance | None:
+    """What a file says of its conversion; None if it is no converted file, or what it says is damaged."""
+    text = metadata.get(KEY)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Provenance)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+class Origins:
+    """Tells where rows of one file come from: from before the conversion if it is a converted one."""
+
+    def __init__(
+        self, name: str, columns: tuple[list[str | None], list[int | None]] | None, provenance: Provenance | None
+    ) -> None:
+        """Take over the file's name and its two columns."""
+        self._name = name
+        self._columns = columns if provenance is not None else None
+        self._row_files = frozenset(provenance.row_files) if provenance is not None else frozenset()
+
+    def of(self, at: int, row: int) -> tuple[str, int, bool]:
+        """File, line, and whether that is a row of a Parquet file, of the record at an index, now in `row`."""
+        if self._columns is not None:
+            file, line = self._columns[0][at], self._columns[1][at]
+            if file is not None and line is not None:
+                return file, line, file in self._row_files
+        return self._name, row, True
