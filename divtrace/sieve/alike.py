@@ -10,19 +10,19 @@ from divtrace.events import VALUE_FIELDS, Event
 
 _decode_slots = msgspec.json.Decoder(list[int]).decode
 _SLOTS = b'"kv_slots":['
+_BEFORE_LIST = len(_SLOTS) - 1
 
 
-def equal_but_slots(tail: bytes, other: bytes, start: int) -> list[int] | None:
+def equal_but_slots(tail: bytes, other: bytes) -> list[int] | None:
     """The other rank's slots, if its line is equal to the reference's in everything else."""
-    here = tail.find(_SLOTS)
-    there = other.find(_SLOTS, start)
-    if here < 0 or there < 0 or tail[:here] != other[start:there]:
+    here, there = tail.find(_SLOTS), other.find(_SLOTS)
+    if here < 0 or here != there or not other.startswith(tail[:here]):
         return None
     end = other.find(b"]", there)
-    if not other.endswith(tail[tail.find(b"]", here) :]) or len(other) - end != len(tail) - tail.find(b"]", here):
+    if end < 0 or other[end:] != tail[tail.find(b"]", here) :]:
         return None
     try:
-        return _decode_slots(other[there + len(_SLOTS) - 1 : end + 1])
+        return _decode_slots(other[there + _BEFORE_LIST : end + 1])
     except msgspec.DecodeError:
         return None
 

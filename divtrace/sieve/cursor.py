@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from divtrace.events import Event, Meta
 from divtrace.trace.compression import PARQUET, open_stream
 from divtrace.trace.discover import Source
 from divtrace.trace.lines import Lines, split_lines
-from divtrace.trace.model import Damage
+from divtrace.trace.model import Damage, Record
 from divtrace.trace.records import BadRecordError, decode_line
 
 
@@ -38,6 +38,11 @@ class Reading:
     gaps: list[int] = field(default_factory=list)
     lost: int = 0
     first_seq: int = -1
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that were read, sorted."""
+        return tuple(sorted({span.source.name for span in self.spans}))
 
     def line_of(self, pos: int) -> tuple[Source, int]:
         """File and line of the record at a position."""
@@ -106,6 +111,22 @@ class Cursor:
             else:
                 if record is None:
                     block.lines.pop()
+
+    def still_at_hand(self, positions: Iterable[int]) -> list[Record]:
+        """Those records at these positions whose lines are in the last block."""
+        found = []
+        for pos in sorted(positions):
+            source, number = self.reading.line_of(pos)
+            index = number - self._first_line
+            if source is not self._source or not 0 <= index < len(self.lines):
+                continue
+            try:
+                record, _ = decode_line(self.lines[index])
+            except BadRecordError:
+                continue
+            if isinstance(record, Event):
+                found.append(Record(record, pos, source.name, number, False))
+        return found
 
     def take(self) -> Event | None:
         """The next record, decoded with all care; None at the end. Metas, blank and bad lines are passed over.

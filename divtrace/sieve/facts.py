@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from divtrace.align.view import Site
 from divtrace.sieve.cursor import Reading
+from divtrace.trace.model import Record
 from divtrace.walk.collectives import Communicator
 
 
@@ -26,6 +27,8 @@ class RankFacts:
     last_numbers: dict[Communicator, int] = field(default_factory=dict)
     keep: set[int] = field(default_factory=set)
     """Positions of single records that the walk needs: the last ones, host records, the last operations."""
+    kept: list[Record] = field(default_factory=list)
+    """Those of them that were still at hand at the end of the trace."""
 
 
 @dataclass(slots=True)

@@ -13,8 +13,9 @@ from divtrace.walk.collectives import Communicator
 
 
 def _header(rank: int) -> re.Pattern[bytes]:
-    """The start of a line, which ranks need not share: world, rank and time; seq is compared by itself."""
-    return re.compile(rb'\{(?:"world":[0-9]+,)?(?:"rank":%d,)?"seq":([0-9]{1,18}),"ts":[0-9]{1,19},' % rank)
+    """A line as (seq, all that ranks have to share); world, rank and time stand in front of that."""
+    start = rb'\{(?:"world":[0-9]+,)?(?:"rank":%d,)?"seq":([0-9]{1,18}),"ts":[0-9]{1,19},(.*)' % rank
+    return re.compile(start, re.DOTALL)
 
 
 class Lane:
@@ -114,3 +115,4 @@ class Lane:
         for last in self.last_ops.values():
             facts.keep |= {last.issue, last.latest}
         facts.keep |= {pos for pos in (self.last_event, self.last_model, self.cursor.pos - 1) if pos >= 0}
+        facts.kept = self.cursor.still_at_hand(facts.keep)

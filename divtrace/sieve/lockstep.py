@@ -7,6 +7,13 @@ loaded and judged by the walk, and the ranks meet again two steps later.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import compress
+from operator import ne
+from typing import cast
+
 import msgspec
 
 from divtrace.events import Event
@@ -19,6 +26,7 @@ from divtrace.sieve.operations import LastOperation, contradicts, fingerprint
 from divtrace.trace.records import BadRecordError, has_long_integer, tidy_extra
 
 _decode = msgspec.json.Decoder(Event).decode
+_groups = cast(Callable[[re.Match[bytes] | None], tuple[bytes, bytes]], re.Match.groups)
 _EVER = float("inf")
 
 
@@ -82,73 +90,37 @@ class Lockstep(Careful):
         lanes = self._active
         reference = lanes[0].cursor
         ranks = [lane.rank for lane in lanes]
-        others = [
-            (lane.match, lane.cursor.lines, lane.cursor.index, (lane.cursor.next_seq or 0) - (reference.next_seq or 0))
-            for lane in lanes[1:]
-        ]
-        match, lines, start = lanes[0].match, reference.lines, reference.index
+        events = _decoded(reference.lines[reference.index : reference.index + count])
+        alike, given = self._alike(events)
         seq = reference.next_seq or 0
         agree, covered, missing = self._requests.agree, self._covered, self._missing
-        known, worlds = (reference.rank, None), (reference.world, None)
+        facts, known, worlds = self.facts, (reference.rank, None), (reference.world, None)
         step: int | None = None
         last_model = last_event = -1
-        done = 0
-        for done in range(count):
-            line = lines[start + done]
-            try:
-                event = _decode(line)
-            except (msgspec.DecodeError, RecursionError):
-                break
+        done = -1
+        for done in range(alike):
+            event = events[done]
             if event.seq != seq + done or event.rank not in known or event.world not in worlds:
                 break
-            slots: list[list[int] | None] | None = None if event.kv_slots is None else [event.kv_slots]
-            if others:
-                header = match(line)
-                if header is None:
-                    break
-                tail = line[header.end() :]
-                number = header[1]
-                equal = True
-                for other_match, other_lines, other_start, shift in others:
-                    other = other_lines[other_start + done]
-                    found = other_match(other)
-                    if found is None or (found[1] != number and int(found[1]) != seq + done + shift):
-                        equal = False
-                        break
-                    if slots is None:
-                        if len(other) - found.end() != len(tail) or not other.endswith(tail):
-                            equal = False
-                            break
-                    else:
-                        given = equal_but_slots(tail, other, found.end())
-                        if given is None:
-                            equal = False
-                            break
-                        slots.append(given)
-                if not equal:
-                    break
-            if event.extra is not None:
-                try:
-                    tidy_extra(event)
-                except BadRecordError:
-                    break
             stage = event.stage
-            if stage == "host":
-                for lane in lanes:
-                    lane.host(event, lane.cursor.pos + done)
-                continue
-            if event.step is not None and event.step != step:
+            if event.extra is not None and not _is_tidy(event):
+                break
+            if event.step != step and event.step is not None and stage != "host":
                 if event.step >= stop:
                     break
                 if step is not None:
                     self._leave_step(step, done)
                 step = event.step
                 self._enter_step(step, done, stage)
-            last_event = done
             if stage == "collective":
+                last_event = done
                 if missing:
                     missing[:] = [name for name in missing if getattr(event, name) is None]
                 self._operation(event, done)
+                continue
+            if stage == "host":
+                for lane in lanes:
+                    lane.host(event, lane.cursor.pos + done)
                 continue
             last_model = done
             where = (stage, event.site, event.phase)
@@ -157,24 +129,62 @@ class Lockstep(Careful):
             if event.comm_ranks is not None or event.src is not None:
                 self._check_sync(event)
             if event.req is not None:
+                own = event.kv_slots
+                slots = None if own is None else [own, *(other.get(done, own) for other in given)]
                 agree(event, ranks, slots)
             if missing:
                 missing[:] = [name for name in missing if getattr(event, name) is None]
-            if self.facts.agreed_step is None or (step is not None and step > self.facts.agreed_step):
+            if step != facts.agreed_step and (facts.agreed_step is None or (step or 0) > facts.agreed_step):
                 self._agreed(event)
             if event.error is not None or event.error_type is not None:
                 for lane in lanes:
                     lane.facts.keep.add(lane.cursor.pos + done)
         else:
-            done = count
+            done = alike
         if step is not None:
             self._leave_step(step, done)
         for lane in lanes:
-            if last_event >= 0:
-                lane.last_event = lane.cursor.pos + last_event
+            lane.last_event = max(lane.last_event, lane.cursor.pos + last_event if last_event >= 0 else -1)
             if last_model >= 0:
                 lane.last_model = lane.cursor.pos + last_model
+                lane.last_event = max(lane.last_event, lane.last_model)
         return done
+
+    def _alike(self, events: list[Event]) -> tuple[int, list[dict[int, list[int]]]]:
+        """How many of the next lines all active ranks share, and per other rank the slots where they differ.
+
+        The lines of a block are matched and compared as lists, so that what is equal costs no step of the interpreter.
+        """
+        lanes = self._active
+        if len(lanes) == 1:
+            return len(events), []
+        reference = lanes[0].cursor
+        count = len(events)
+        heads = list(map(lanes[0].match, reference.lines[reference.index : reference.index + count]))
+        if None in heads:
+            count = heads.index(None)
+        mine = list(map(_groups, heads[:count]))
+        given: list[dict[int, list[int]]] = []
+        for lane in lanes[1:]:
+            cursor = lane.cursor
+            heads = list(map(lane.match, cursor.lines[cursor.index : cursor.index + count]))
+            if None in heads:
+                count = heads.index(None)
+            theirs = list(map(_groups, heads[:count]))
+            if cursor.next_seq != reference.next_seq:
+                count = _in_sequence(theirs, cursor.next_seq or 0)
+                theirs = [(own[0], other[1]) for own, other in zip(mine, theirs[:count], strict=False)]
+            slots: dict[int, list[int]] = {}
+            given.append(slots)
+            for index in compress(range(count), map(ne, mine, theirs)):
+                found = None
+                if events[index].kv_slots is not None and mine[index][0] == theirs[index][0]:
+                    found = equal_but_slots(mine[index][1], theirs[index][1])
+                if found is None:
+                    count = index
+                    break
+                slots[index] = found
+        return count, given
 
     def _enter_step(self, step: int, done: int, stage: str) -> None:
         for lane in self._active:
@@ -217,6 +227,30 @@ class Lockstep(Careful):
             self._operations.issue(communicator, traced, number, frozenset(fresh), what)
         if event.state == "timeout":
             self._operations.suspects.add((communicator, number))
+
+
+def _decoded(lines: list[bytes]) -> list[Event]:
+    """The records of the first lines, up to one that is no plain event."""
+    events: list[Event] = []
+    with suppress(msgspec.DecodeError, RecursionError):
+        events.extend(map(_decode, lines))  # what was decoded before an error stays
+    return events
+
+
+def _is_tidy(event: Event) -> bool:
+    try:
+        tidy_extra(event)
+    except BadRecordError:
+        return False
+    return True
+
+
+def _in_sequence(heads: Sequence[tuple[bytes, bytes]], start: int) -> int:
+    """How many of the lines go on by one in seq."""
+    for index, head in enumerate(heads):
+        if int(head[0]) != start + index:
+            return index
+    return len(heads)
 
 
 def _first_step(lane: Lane) -> float:

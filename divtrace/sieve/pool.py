@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, wait
-from multiprocessing import get_context
-from multiprocessing.sharedctypes import Synchronized
+from typing import TYPE_CHECKING
 
 from divtrace.sieve.task import ReplicaResult, ReplicaTask, sieve_replica
+
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
 
 SMALLEST = 32 << 20
 """Bytes of input below which starting a process costs more than it saves."""
@@ -35,6 +36,9 @@ def run_tasks(tasks: Sequence[ReplicaTask], jobs: int | None, progress: Progress
     workers = workers_for(tasks, jobs)
     if workers == 1:
         return _one_after_another(tasks, progress)
+    from concurrent.futures import ProcessPoolExecutor, wait
+    from multiprocessing import get_context
+
     context = get_context("spawn")  # a forked child would inherit locks that other threads hold
     counter = context.Value("Q", 0)
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(counter,)) as pool:

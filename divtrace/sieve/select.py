@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from divtrace.events import Event
+from divtrace.sieve.columnar.cursor import ColumnReading
 from divtrace.sieve.cursor import LineSpan
 from divtrace.sieve.facts import RankFacts
 from divtrace.trace.compression import open_stream
@@ -43,8 +44,13 @@ class Wanted:
 
 def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
     """The wanted records of one rank, in order, with their positions in the whole trace."""
-    if not (wanted.requests or wanted.steps or wanted.positions or wanted.operations):
-        return []
+    at_hand = {record.pos for record in facts.kept}
+    if not (wanted.requests or wanted.steps or wanted.operations or wanted.positions - at_hand):
+        return facts.kept
+    if isinstance(facts.reading, ColumnReading):
+        from divtrace.sieve.columnar.select import load_rows
+
+        return load_rows(facts.reading, facts, wanted)
     records: list[Record] = []
     ranges = _position_ranges(facts, wanted)
     needles = wanted.needles

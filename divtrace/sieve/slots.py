@@ -12,7 +12,7 @@ SHARED = 255
 _LARGEST = 1 << 28
 _ROWS = 64
 _ZEROS = [bytes(count) for count in range(_ROWS)]
-_FILLED = [[bytes((index,)) * count for count in range(_ROWS)] for index in range(SHARED + 1)]
+_ONE = [bytes((index,)) for index in range(SHARED + 1)]
 
 
 class SlotBytes:
@@ -30,7 +30,7 @@ class SlotBytes:
         end = first + count
         if first < 0 or end > len(owner) or count >= _ROWS or owner[first:end] != _ZEROS[count]:
             return False
-        owner[first:end] = _FILLED[index][count]
+        owner[first:end] = _ONE[index] * count
         return True
 
     def free_run(self, first: int, count: int) -> None:
