@@ -26,6 +26,8 @@ class Progress:
     """The highest number of a pending operation, for the members that have one."""
     open: bool = False
     """Further members may exist: who has an operation pending here may be waiting for one of them."""
+    traced: int | None = None
+    """Of how many members the majority is counted: those with a record of any kind. None: those observed here."""
 
 
 @dataclass(frozen=True, slots=True)

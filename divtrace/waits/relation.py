@@ -95,7 +95,7 @@ def _ahead(progresses: Sequence[Progress]) -> tuple[RankKey, ...]:
         numbers = sorted(progress.last[rank] for rank in progress.members if rank in progress.last)
         for rank, number in progress.pending.items():
             issued = len(numbers) - bisect_left(numbers, number)
-            if issued * 2 <= len(numbers):
+            if issued * 2 <= (len(numbers) if progress.traced is None else progress.traced):
                 found.add(rank)
     return tuple(sorted(found))
 
