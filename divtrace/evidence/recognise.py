@@ -24,6 +24,14 @@ _RAS_KEY = re.compile(
     rb'"(?:communicators|nccl_version|ras_format_version|communicators_count|cuda_runtime_version)"\s*:'
 )
 _INSPECTOR = re.compile(rb'\s*\{\s*"(?:header|metadata|coll_perf|p2p_perf)"\s*:\s*\{')
+_OWN = re.compile(
+    rb"divtrace \d|## divtrace: |<\?xml[^>]{0,80}>\s*<testsuites name=\"divtrace\""
+    rb"|\s*\{\s*\"(?:schema|format)\":\s*\"divtrace\."
+    rb"|\s*\{(?=[^\n]{0,4096}\"format\":\s*\"divtrace\.trace/)"
+    rb"|\s*\{(?=[^\n]{0,4096}\"seq\":)(?=[^\n]{0,4096}\"stage\":\s*\"(?:init|schedule|prefill|draft|verify|accept|commit"
+    rb"|collective|host)\")"
+)
+"""What divtrace and its recorder write: reports quote the texts that logs are recognised by."""
 _CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 12, 13, 27})
 
 
@@ -36,6 +44,8 @@ def recognise(first: bytes) -> Kind:
         return "dump-pickle" if _PICKLED_DUMP.match(first, 2) else "foreign-pickle"
     text = first.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in text or len(text.translate(None, _CONTROL)) < len(text) * 0.97:
+        return "other"
+    if _OWN.match(text):
         return "other"
     if text.lstrip()[:1] == b"{":
         if _INSPECTOR.match(text) and (b'"coll_perf"' in text or b'"inspector_output_format_version"' in text):

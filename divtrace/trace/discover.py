@@ -42,6 +42,8 @@ class Discovery:
     sources: list[Source] = field(default_factory=list)
     ignored_files: int = 0
     damage: list[Damage] = field(default_factory=list)
+    others: dict[str, Path] = field(default_factory=dict)
+    """Regular files that are no traces by their name, by the name for the report: what may be evidence."""
 
 
 @dataclass(slots=True)
@@ -151,7 +153,15 @@ def _named(walk: _Walk, common: str) -> Discovery:
         found.sources.append(Source(path, name, status.st_size if stat.S_ISREG(status.st_mode) else None))
     found.sources.sort(key=lambda source: (source.name, source.path))
     taken = set(real)
-    found.ignored_files = len({target for path in walk.ignored if (target := os.path.realpath(path)) not in taken})
+    others: dict[str, str] = {}
+    for path in walk.ignored:
+        target = os.path.realpath(path)
+        if target not in taken:
+            others[target] = min(others.get(target, path), path)
+    found.ignored_files = len(others)
+    # Opening a pipe would wait for its writer.
+    regular = sorted(path for target, path in others.items() if os.path.isfile(target))  # noqa: PTH113
+    found.others = {_relative(path, common): Path(path) for path in regular}
     found.damage += [Damage(_relative(path, common), None, what) for path, what in walk.failed]
     return found
 
