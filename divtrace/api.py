@@ -12,6 +12,7 @@ from divtrace.report.model import Report
 from divtrace.report.request import FirstDivergence, Shown, first_divergence_of, show_request
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.run import sieve
+from divtrace.timing import stage
 from divtrace.trace.discover import discover
 from divtrace.trace.load import load
 from divtrace.trace.model import Traces
@@ -66,7 +67,9 @@ def read(paths: Paths, options: Options, progress: OnProgress | None = None) -> 
         RunsError: the input mixes several runs and `options.run` picks none.
         DamageError: `options.strict`, and something is damaged.
     """
-    traces = load(paths, run=options.run, progress=progress)
+    with stage("load") as loading:
+        traces = load(paths, run=options.run, progress=progress)
+        loading.events = sum(len(trace.records) for trace in traces.ranks.values())
     if options.strict:
         _refuse_damage(traces)
     return traces
@@ -92,7 +95,8 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
 
     Large inputs of JSON Lines in order pass through the sieve; everything else is loaded as a whole.
     """
-    found = discover(paths)
+    with stage("discover"):
+        found = discover(paths)
     if sum(source.size or 0 for source in found.sources) >= options.sieve_from and found.sources:
         total = sum(source.size or 0 for source in found.sources)
         told = None if progress is None else (lambda done: progress(min(done, total), total))
@@ -104,7 +108,9 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
             if options.strict:
                 _refuse_damage(sieved.traces)
             return sieved
-    return walk(read(paths, options, progress), options.groups)
+    traces = read(paths, options, progress)
+    with stage("walk"):
+        return walk(traces, options.groups)
 
 
 def analyze(
@@ -125,7 +131,9 @@ def analyze(
     """
     chosen = options or Options()
     known = [paths] if isinstance(paths, str | os.PathLike) else paths
-    return build(walk_traces(known, chosen, progress), max_findings=chosen.max_findings)
+    walked = walk_traces(known, chosen, progress)
+    with stage("report"):
+        return build(walked, max_findings=chosen.max_findings)
 
 
 def first_divergence(
@@ -144,7 +152,8 @@ def first_divergence(
         DivtraceError: as `analyze`.
     """
     walked = walk_traces(paths, options or Options(), progress)
-    return first_divergence_of(walked, req, attempt=attempt, replica=replica)
+    with stage("report"):
+        return first_divergence_of(walked, req, attempt=attempt, replica=replica)
 
 
 def show(

@@ -191,6 +191,12 @@ def _remember_verbosity(context: typer.Context, value: int) -> int:
     return value
 
 
+def _remember_profile(context: typer.Context, value: bool) -> bool:
+    if context.obj is not None:
+        context.obj.profile = value
+    return value
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:
     """How the command talks."""
@@ -211,6 +217,10 @@ class Terminal:
         option("--color", help="Colour the text: auto (default), always, never.", metavar="WHEN", show_choices=False),
     ] = Color.AUTO
     no_progress: Annotated[bool, option("--no-progress", help="No progress bar.")] = False
+    profile: Annotated[
+        bool,
+        option("--profile", help="Tell on standard error where time and memory went.", callback=_remember_profile),
+    ] = False
 
 
 def spelled_out(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:

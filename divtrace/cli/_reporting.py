@@ -12,6 +12,7 @@ from divtrace.cli._console import wants_color
 from divtrace.cli._files import STDOUT, check_writable, encoded, write_answer
 from divtrace.errors import UsageError
 from divtrace.exitcodes import ExitCode
+from divtrace.timing import stage
 
 if TYPE_CHECKING:
     from divtrace.cli._console import Console
@@ -57,7 +58,8 @@ def deliver(report: Report, wanted: Sequence[Target], terminal: Terminal, consol
         place = first.file if first.line is None else f"{first.file}:{first.line}"
         bad = report.coverage.bad_lines
         console.warn(f"{place}: {first.what}" + (f"; {bad:,} bad lines in all" if bad > 1 else ""))
-    rendered = [(target.file, render(report, target, terminal)) for target in wanted]
+    with stage("render"):
+        rendered = [(target.file, render(report, target, terminal)) for target in wanted]
     for file, content in sorted(rendered, key=lambda pair: pair[0] == STDOUT):
         write_answer(file, content)
         if file != STDOUT:

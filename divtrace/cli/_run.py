@@ -15,6 +15,8 @@ from divtrace.exitcodes import ExitCode
 if TYPE_CHECKING:
     from typer import TyperException
 
+    from divtrace.timing import Profile
+
 PROGRAM = "divtrace"
 COMPLETION_VARIABLE = "_DIVTRACE_COMPLETE"
 INTERRUPTED = 130
@@ -28,6 +30,7 @@ class Session:
     """What has to be known about a command after it failed; commands find it as `ctx.obj`."""
 
     verbosity: int = 0
+    profile: bool = False
 
 
 def run(arguments: list[str]) -> int:
@@ -61,18 +64,30 @@ def _dispatch(arguments: list[str], session: Session) -> int:
     import typer
 
     from divtrace.cli.app import build
+    from divtrace.timing import collecting
 
     command = build()
     if os.environ.get(COMPLETION_VARIABLE):
         command.main(arguments, prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE)
     try:
         # Not command.main(): typer turns a broken pipe into exit status 1 there.
-        with command.make_context(PROGRAM, arguments, obj=session) as context:
-            return int(command.invoke(context) or ExitCode.CLEAN)
+        with collecting() as profile, command.make_context(PROGRAM, arguments, obj=session) as context:
+            try:
+                return int(command.invoke(context) or ExitCode.CLEAN)
+            finally:
+                if session.profile:
+                    _say_profile(profile)
     except typer.Exit as end:
         return end.exit_code
     except typer.TyperException as error:
         _refuse(error)
+
+
+def _say_profile(profile: Profile) -> None:
+    from divtrace.cli._profile import profile_lines
+
+    for line in profile_lines(profile):
+        say(line)
 
 
 def _refuse(error: TyperException) -> NoReturn:

@@ -13,6 +13,7 @@ from divtrace.sieve.pool import run_tasks
 from divtrace.sieve.select import Wanted, load_wanted
 from divtrace.sieve.survey import RankFiles, survey
 from divtrace.sieve.task import ReplicaTask
+from divtrace.timing import stage
 from divtrace.topology import RankGroup
 from divtrace.trace.discover import Discovery
 from divtrace.trace.model import RankId, RankTrace, Traces
@@ -46,9 +47,13 @@ def sieve(
         NotSievableError: the input has to be loaded as a whole.
         TopologyError: sizes do not divide.
     """
-    files = survey(found.sources, run)
-    tasks = [task for world in sorted({world for world, _ in files}) for task in _tasks(world, files, flags)]
-    results = run_tasks(tasks, jobs, progress)
+    with stage("survey"):
+        files = survey(found.sources, run)
+        tasks = [task for world in sorted({world for world, _ in files}) for task in _tasks(world, files, flags)]
+    with stage("sieve") as sieving:
+        results = run_tasks(tasks, jobs, progress)
+        for task, result in zip(tasks, results, strict=True):
+            sieving.part(task.name, result.cost)
     worlds: dict[int, SievedWorld] = {}
     for task, result in zip(tasks, results, strict=True):
         one = worlds.get(task.world)
@@ -86,15 +91,19 @@ def _walk(
     """Load what is wanted and walk it; load more as long as the walk needs it."""
     loaded: dict[RankId, tuple[Wanted, RankTrace]] = {}
     for _ in range(_MOST_PASSES):
-        for world, sieved in worlds.items():
-            for replica, facts in sieved.replicas.items():
-                for rank, one in facts.ranks.items():
-                    wanted = _wanted(sieved, replica, facts, one)
-                    before = loaded.get((world, rank))
-                    if before is None or before[0] != wanted:
-                        loaded[world, rank] = (wanted, _trace((world, rank), one, wanted))
+        with stage("load") as loading:
+            for world, sieved in worlds.items():
+                for replica, facts in sieved.replicas.items():
+                    for rank, one in facts.ranks.items():
+                        wanted = _wanted(sieved, replica, facts, one)
+                        before = loaded.get((world, rank))
+                        if before is None or before[0] != wanted:
+                            trace = _trace((world, rank), one, wanted)
+                            loaded[world, rank] = (wanted, trace)
+                            loading.events += len(trace.records)
         traces = _traces(found, files, worlds, {rank: trace for rank, (_, trace) in sorted(loaded.items())})
-        result = walk(traces, flags, {world: _sieved(one) for world, one in worlds.items()}, _missing(worlds))
+        with stage("walk"):
+            result = walk(traces, flags, {world: _sieved(one) for world, one in worlds.items()}, _missing(worlds))
         if not _wants_more(result, worlds):
             break
     return result
@@ -118,7 +127,7 @@ def _trace(rank: RankId, facts: RankFacts, wanted: Wanted) -> RankTrace:
         starts_at_zero=reading.first_seq == 0,
         has_seq=True,
         dropped=max((meta.dropped for meta in metas if meta.dropped is not None), default=0),
-        files=tuple(sorted({span.source.name for span in reading.spans})),
+        files=reading.files,
     )
 
 

@@ -11,6 +11,7 @@ from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lockstep import Lockstep
 from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.survey import RankFiles
+from divtrace.timing import Clock, Cost
 from divtrace.topology import ReplicaGroup, Topology
 from divtrace.walk.config import setting
 
@@ -28,6 +29,12 @@ class ReplicaTask:
     """All ranks of the world that have a trace."""
 
     @property
+    def name(self) -> str:
+        """World, unless it is 0, and number, as people see it."""
+        number = self.topology.replicas.index(self.replica)
+        return f"world {self.world}, replica {number}" if self.world else f"replica {number}"
+
+    @property
     def size(self) -> int:
         """Bytes of its files."""
         return sum(source.size or 0 for one in self.files.values() for source in one.sources)
@@ -40,6 +47,8 @@ class ReplicaResult:
     facts: ReplicaFacts
     operations: OperationTable
     """With the operations that other replicas have to issue too."""
+    cost: Cost
+    """What it took; no part of the answer."""
 
 
 def sieve_replica(task: ReplicaTask, progress: Callable[[int], None] | None = None) -> ReplicaResult:
@@ -52,6 +61,7 @@ def sieve_replica(task: ReplicaTask, progress: Callable[[int], None] | None = No
     Raises:
         NotSievableError: its traces have to be loaded as a whole.
     """
+    clock = Clock()
     ranks = sorted(task.files)
     table = OperationTable(task.world, task.topology, task.present)
     metas = [meta for rank in ranks for meta in task.files[rank].metas]
@@ -68,7 +78,8 @@ def sieve_replica(task: ReplicaTask, progress: Callable[[int], None] | None = No
         raise NotSievableError("something without a step needs judging")
     for rank in ranks:
         _check_metas(task.files[rank].metas, facts.ranks[rank].reading.metas)
-    return ReplicaResult(facts, table)
+    cost = clock.cost(sum(one.events for one in facts.ranks.values()))
+    return ReplicaResult(facts, table, cost)
 
 
 def _check_metas(before: list[Meta], read: list[Meta]) -> None:
