@@ -33,7 +33,7 @@ def test_fault_is_reported_where_it_was_injected(kind: FaultKind, place: tuple[s
     assert_reported(inject(kind, place, seed=len(kind.name)))
 
 
-@settings(MODEST, max_examples=60)
+@settings(MODEST, max_examples=30)
 @given(data=st.data(), seed=st.integers(0, 999))
 def test_fault_is_reported_in_any_run(data: st.DataObject, seed: int) -> None:
     kind = data.draw(st.sampled_from(KINDS), label="kind")
@@ -48,7 +48,7 @@ def test_fault_is_reported_in_any_run(data: st.DataObject, seed: int) -> None:
     assert_reported(_injected(kind, scenario(*place, **(habits | dict(kind.changes))), seed))
 
 
-@settings(MODEST, max_examples=40)
+@settings(MODEST, max_examples=30)
 @given(data=st.data(), seed=st.integers(0, 999), overlap=st.booleans())
 def test_fault_is_reported_while_requests_come_and_go(data: st.DataObject, seed: int, overlap: bool) -> None:
     """Chunks, a shared prefix, finishes, aborts, retractions and idle replicas around the fault."""

@@ -92,7 +92,7 @@ def place(report: Report) -> tuple[Any, ...] | None:
     return first.rule, first.req, first.attempt, first.round, first.step, first.stage, first.site, first.phase, first.n
 
 
-@settings(MODEST, max_examples=40)
+@settings(MODEST, max_examples=25)
 @given(name=st.sampled_from([*WEDGED, *GOING_ON]), data=st.data(), damaged=st.booleans())
 def test_cut_well_behind_the_origin_changes_nothing_about_it(name: str, data: st.DataObject, damaged: bool) -> None:
     one = injected(name)
@@ -106,7 +106,7 @@ def test_cut_well_behind_the_origin_changes_nothing_about_it(name: str, data: st
     assert place(report) == original(name)
 
 
-@settings(MODEST, max_examples=50)
+@settings(MODEST, max_examples=30)
 @given(name=st.sampled_from([*WEDGED, *GOING_ON]), data=st.data(), damaged=st.booleans())
 def test_cut_before_the_origin_is_admitted(name: str, data: st.DataObject, damaged: bool) -> None:
     """No other fault is invented; a report without the origin names the rank, its last event, and the reach."""

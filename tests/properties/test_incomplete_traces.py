@@ -55,7 +55,7 @@ def without_far_events(run: Run, step: int, rng: random.Random) -> Run:
     return run
 
 
-@settings(MODEST, max_examples=40)
+@settings(MODEST, max_examples=25)
 @given(data=st.data(), seed=st.integers(0, 999))
 def test_what_is_lost_far_from_the_fault_does_not_hide_it(data: st.DataObject, seed: int) -> None:
     one = some_fault(data, LATE_KINDS, seed, steps=11)
@@ -68,7 +68,7 @@ def test_what_is_lost_far_from_the_fault_does_not_hide_it(data: st.DataObject, s
     assert one.expected.ranks is None or first.ranks == one.expected.ranks
 
 
-@settings(MODEST, max_examples=40)
+@settings(MODEST, max_examples=25)
 @given(data=st.data(), seed=st.integers(0, 999), lacking=st.sets(st.sampled_from(["seq", "ts", "step"]), min_size=1))
 def test_identity_fields_that_nobody_records_do_not_hide_a_fault(
     data: st.DataObject, seed: int, lacking: set[str]

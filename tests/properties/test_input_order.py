@@ -81,7 +81,7 @@ def test_one_parquet_file_may_hold_all_ranks(name: str) -> None:
         assert report_on(folder) == reference(name)
 
 
-@settings(MODEST, max_examples=40)
+@settings(MODEST, max_examples=25)
 @given(name=NAMES, seed=st.integers(0, 2**16))
 def test_order_of_lines_spread_and_names_of_files_do_not_matter(name: str, seed: int) -> None:
     """Rotated into several files with names that say nothing, lines in any order, some records in two files."""
