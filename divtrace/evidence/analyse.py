@@ -10,7 +10,7 @@ from divtrace.evidence.compare import compare
 from divtrace.evidence.coordinates import Coordinates, global_rank
 from divtrace.evidence.detail import detail_findings
 from divtrace.evidence.dump import Dump
-from divtrace.evidence.facts import Fact, Operation
+from divtrace.evidence.facts import Communicator, Fact, Operation
 from divtrace.evidence.findings import crossing_finding, mismatch_finding
 from divtrace.evidence.groups import GroupLanes, collect_groups, one_dump_per_rank
 from divtrace.evidence.progress import Pending, Standing, standing
@@ -93,6 +93,7 @@ def conclude(
         ahead=tuple(rank for _, rank in waits.ahead),
         cycle=tuple(rank for _, rank in waits.crossings[0].ranks) if waits.crossings else (),
         failed=failed,
+        failing=tuple(sorted(failing)),
         waits=waits,
         timeouts=_timeouts(state, groups, operations, facts),
         not_compared=_not_compared(windows, placed.by_rank, bool(evidence.dumps)),
@@ -109,6 +110,9 @@ def conclude(
         facts=tuple(facts),
         log_operations=tuple(operations),
         dumps=tuple(dump for _, dump in sorted(placed.by_rank.items())),
+        groups=tuple(groups),
+        pending=state.pending,
+        undecided=_undecided(waits, state),
         operation_count=sum(dump.count for dump in placed.by_rank.values()) + len(operations),
     )
 
@@ -156,9 +160,11 @@ def _verdict(
     stuck = {p.rank for p in state.pending}
     if len(world) > 1 and set(world) == set(by_rank) and stuck == set(world) and not waits.unobserved and compared:
         return "uniform_stall"
-    if not compared or waits.unobserved or any(p.open and p.pending for p in state.progresses):
-        return "insufficient"
-    return "clean"
+    return "insufficient" if not compared or _undecided(waits, state) else "clean"
+
+
+def _undecided(waits: Waits, state: Standing) -> bool:
+    return bool(waits.unobserved) or any(p.open and p.pending for p in state.progresses)
 
 
 def _windows(
@@ -219,22 +225,31 @@ def _timeouts(
                 sid = lane.numbers.get(number)
                 op = dump.signatures[sid].op if sid is not None else op
         text = f"{op or 'operation'} #{number} of {comm} was given up or never completed"
-        found.append(EvidenceTimeout(ranks, comm, number, op, "flight-recorder", text))
+        found.append(EvidenceTimeout(ranks, comm, number, op, "flight-recorder", text, by_label[comm].comm))
     logged: dict[tuple[str, int | None, str | None, str], set[int]] = {}
+    named: dict[str, Communicator] = {}
     for operation in operations:
         if operation.state == "timeout":
-            label = operation.comm.label if operation.comm is not None else ""
+            label = _named(operation.comm, named)
             key = (label, operation.number, operation.op, operation.text)
             logged.setdefault(key, set()).update(() if operation.rank is None else (operation.rank,))
     for fact in facts:
         if fact.kind == "timeout":
-            label = fact.comm.label if fact.comm is not None else ""
+            label = _named(fact.comm, named)
             stated = fact.details.get("op")
             key = (label, fact.number, stated if isinstance(stated, str) else None, fact.text)
             logged.setdefault(key, set()).update(() if fact.rank is None else (fact.rank,))
     for (label, number_or_none, op, text), on in sorted(logged.items(), key=lambda item: (sorted(item[1]), item[0][3])):
-        found.append(EvidenceTimeout(tuple(sorted(on)), label or None, number_or_none, op, "log", text))
+        ranks = tuple(sorted(on))
+        found.append(EvidenceTimeout(ranks, label or None, number_or_none, op, "log", text, named.get(label)))
     return tuple(found)
+
+
+def _named(comm: Communicator | None, named: dict[str, Communicator]) -> str:
+    if comm is None:
+        return ""
+    named.setdefault(comm.label, comm)
+    return comm.label
 
 
 def _notes(

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from divtrace.evidence.dump import Dump
-from divtrace.evidence.facts import EvidenceFile, Fact, Operation, Unreadable
+from divtrace.evidence.facts import Communicator, EvidenceFile, Fact, Operation, Unreadable
+from divtrace.evidence.groups import GroupLanes
+from divtrace.evidence.progress import Pending
 from divtrace.evidence.windows import Window
 from divtrace.waits.pairing import Shift
 from divtrace.waits.relation import Waits
@@ -46,6 +48,7 @@ class EvidenceTimeout:
     op: str | None
     source: Literal["flight-recorder", "log"]
     text: str
+    communicator: Communicator | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class EvidenceReport:
     """The ranks of the first crossed order."""
     failed: tuple[int, ...]
     """Ranks that raised, died or were killed before issuing what others wait for."""
+    failing: tuple[int, ...]
+    """Ranks that raised, died or were killed by themselves, whether or not the evidence shows who waits for them."""
     waits: Waits
     timeouts: tuple[EvidenceTimeout, ...]
     not_compared: tuple[tuple[int, str], ...]
@@ -77,6 +82,10 @@ class EvidenceReport:
     facts: tuple[Fact, ...]
     log_operations: tuple[Operation, ...]
     dumps: tuple[Dump, ...] = field(repr=False)
+    groups: tuple[GroupLanes, ...] = field(repr=False)
+    pending: tuple[Pending, ...] = ()
+    undecided: bool = False
+    """An operation is pending of which a member is not observed or not known."""
     operation_count: int = 0
 
     def operations(self) -> Iterator[Operation]:

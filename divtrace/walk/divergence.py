@@ -54,6 +54,10 @@ class Divergence:
     passed: dict[int, int] = dataclasses.field(default_factory=dict)
     """For a skipped event: on each rank that lacks it, the position of the later record that shows it."""
     cycle: tuple[int, ...] = ()
+    outside: bool = False
+    """Dumps or logs show it, and its records' positions are theirs: not comparable with those of a trace."""
+    remark: str = ""
+    """A further sentence on what the evidence shows."""
 
     @property
     def rules(self) -> frozenset[str]:

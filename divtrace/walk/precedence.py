@@ -1,9 +1,10 @@
-"""Timeouts that the trace itself records, and whether the first divergence came before them (SPEC section 6)."""
+"""Timeouts, and whether the first divergence came before them (SPEC section 6)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from divtrace.report.model import Precedence
 from divtrace.walk.collectives import Operation
@@ -11,41 +12,73 @@ from divtrace.walk.divergence import Divergence
 from divtrace.walk.world import WorldWalk
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut:
     """One operation that timed out, on the ranks that say so."""
 
     world: int
-    operations: tuple[Operation, ...]
+    ranks: tuple[int, ...]
+    comm: str | None
+    comm_seq: int | None
+    op: str | None
+    source: Literal["trace", "flight-recorder", "log"] = "trace"
+    text: str | None = None
+    """What the source says; of a trace the place says it."""
+    operations: tuple[Operation, ...] = ()
+    """Its records in the traces, where they have any."""
+    positions: Mapping[int, int] = field(default_factory=dict)
+    """By rank: the position in its trace before which it was not issued; no entry where the trace does not tell."""
+    entries: Mapping[int, int] = field(default_factory=dict)
+    """By rank: its position in the rank's dump."""
 
 
 def timed_out(worlds: Iterable[WorldWalk]) -> list[TimedOut]:
-    """Timed-out operations, by world, communicator and number."""
+    """Operations that timed out by the traces themselves, by world, communicator and number."""
     found = []
     for world in worlds:
         for match in world.matches:
             late = tuple(operation for _, operation in sorted(match.by_rank.items()) if operation.state == "timeout")
             if late:
-                found.append(TimedOut(world.world, late))
+                first = late[0]
+                found.append(
+                    TimedOut(
+                        world=world.world,
+                        ranks=tuple(one.rank for one in late),
+                        comm=first.communicator.name,
+                        comm_seq=first.number if first.counted else None,
+                        op=first.values.get("op"),
+                        operations=late,
+                        positions={one.rank: one.issue.pos for one in late},
+                    )
+                )
     return found
 
 
 def precedence(first: Divergence | None, timeouts: Iterable[TimedOut]) -> Precedence:
-    """Whether every rank of the first divergence that timed out recorded it before it issued that operation."""
+    """Whether every rank of the first divergence that timed out recorded it before it issued that operation.
+
+    Where a source places its timeout on a rank, that counts; another that does not, such as the text that the same
+    timeout left in a log, takes nothing from it.
+    """
     known = list(timeouts)
     if not known:
         return "no timeout known"
     if first is None:
         return "not shown"
     shown = False
-    for timeout in known:
-        for operation in timeout.operations:
-            if timeout.world != first.world or operation.rank not in first.ranks:
-                continue
-            position = first.position_on(operation.rank)
-            if position is None or position >= operation.issue.pos:
-                passed = operation.rank in first.passed and position == operation.issue.pos
-                if not passed:
-                    return "not shown"
-            shown = True
+    for rank in first.ranks:
+        here = [one for one in known if one.world == first.world and rank in one.ranks]
+        places = [
+            place for one in here if (place := (one.entries if first.outside else one.positions).get(rank)) is not None
+        ]
+        if not here:
+            continue
+        if not places or not all(_before(first, rank, place) for place in places):
+            return "not shown"
+        shown = True
     return "shown" if shown else "not shown"
+
+
+def _before(first: Divergence, rank: int, place: int) -> bool:
+    position = first.position_on(rank)
+    return position is not None and (position < place or (rank in first.passed and position == place))

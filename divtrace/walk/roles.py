@@ -52,7 +52,7 @@ class Timelines:
 
     def precedes(self, earlier: Divergence, later: Divergence) -> bool:
         """True if a collective of both stands behind the one and before the other: nobody leaves it before all come."""
-        if earlier.world != later.world:
+        if earlier.world != later.world or earlier.outside or later.outside:
             return False
         for rank in sorted(earlier.records):
             start = earlier.position_on(rank)

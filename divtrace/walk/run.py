@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from divtrace.trace.model import RankTrace, Traces
 from divtrace.walk.precedence import TimedOut, timed_out
 from divtrace.walk.roles import Roles, Timelines, assign
 from divtrace.walk.verdict import Outcome, overall
 from divtrace.walk.world import GroupFlags, Sieved, WorldWalk, walk_world
+
+if TYPE_CHECKING:
+    from divtrace.evidence.report import EvidenceReport
 
 DECISIONS = (
     "batch",
@@ -40,6 +44,10 @@ class Walk:
     timeouts: list[TimedOut]
     missing_fields: tuple[str, ...]
     """Decisions that no rank recorded anywhere."""
+    evidence: EvidenceReport | None = None
+    """What dumps and logs among the input support; None if there were none."""
+    notes: tuple[str, ...] = ()
+    """What is to be said about how evidence and traces fit together."""
 
 
 def missing_fields(traces: Traces) -> tuple[str, ...]:
@@ -80,10 +88,12 @@ def walk(
         one = walk_world(world, by_world[world], flags, replicas, None if sieved is None else sieved[world])
         replicas += len(one.replicas)
         worlds.append(one)
+    return concluded(traces, worlds, missing_fields(traces) if missing is None else missing)
+
+
+def concluded(traces: Traces, worlds: list[WorldWalk], missing: tuple[str, ...]) -> Walk:
+    """The walk of worlds that were walked one by one: roles across them, and the verdict."""
     operations = {(one.world, rank): own for one in worlds for rank, own in one.operations.items()}
     divergences = [divergence for one in worlds for divergence in one.divergences]
     roles = assign(divergences, Timelines(operations))
-    outcome = overall(worlds, bool(divergences))
-    return Walk(
-        traces, worlds, roles, outcome, timed_out(worlds), missing_fields(traces) if missing is None else missing
-    )
+    return Walk(traces, worlds, roles, overall(worlds, bool(divergences)), timed_out(worlds), missing)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from divtrace.align.view import RankView
 from divtrace.report.model import Verdict
 from divtrace.walk.judge import ReplicaWalk
-from divtrace.walk.world import WorldWalk, expected_ranks
+from divtrace.walk.world import Outside, WorldWalk, expected_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Outcome:
     verdict: Verdict
     ranks: tuple[tuple[int, int], ...] = ()
     """(world, rank): who raised, who is silent, or who left no trace."""
+    lack: Literal["trace", "dump"] = "trace"
+    """What ranks of an insufficient outcome left none of."""
 
 
 def has_raised(view: RankView) -> bool:
@@ -31,7 +34,9 @@ def has_raised(view: RankView) -> bool:
 
 
 def absent_ranks(world: WorldWalk) -> tuple[int, ...]:
-    """Ranks that the groups name and that left no trace."""
+    """Ranks that the groups name and that left no trace; none where no rank left any, for dumps alone are no traces."""
+    if not world.views:
+        return ()
     return tuple(rank for rank in expected_ranks(world.topology) if rank not in world.views)
 
 
@@ -40,7 +45,8 @@ def compared_anything(world: WorldWalk, ranks: Collection[int] | None = None) ->
     for replica in world.replicas:
         if (ranks is None or set(replica.views) & set(ranks)) and (replica.agreed or replica.divergences):
             return True
-    return bool(world.matched if ranks is None else world.matched & set(ranks))
+    matched = world.matched | (world.outside.compared if world.outside else frozenset())
+    return bool(matched if ranks is None else matched & set(ranks))
 
 
 def overall(worlds: Iterable[WorldWalk], divergent: bool) -> Outcome:
@@ -67,7 +73,11 @@ def of_replica(world: WorldWalk, replica: ReplicaWalk) -> Verdict:
     complete = ranks <= set(replica.views)
     if complete and len(ranks) > 1 and compared_anything(world, ranks) and _stopped_together(replica):
         return "uniform_stall"
-    if not compared_anything(world, ranks) or _waits_for_absent(world, ranks):
+    outside = world.outside or Outside()
+    if outside.stalled:
+        return "uniform_stall"
+    unexplained = bool(outside.timed_out & ranks) or (outside.undecided and not world.views)
+    if not compared_anything(world, ranks) or _waits_for_absent(world, ranks) or unexplained:
         return "insufficient"
     return "clean"
 
@@ -77,11 +87,14 @@ def _raised_ranks(world: WorldWalk) -> list[tuple[int, int]]:
     if world.waits is None:
         return []
     stuck = {operation.rank for operation in world.waits.pending}
-    return [
-        (world.world, rank)
-        for rank in world.waits.behind
-        if rank not in stuck and rank in world.views and has_raised(world.views[rank])
-    ]
+    behind = set(world.waits.behind)
+    raised = {rank for rank in behind if rank in world.views and has_raised(world.views[rank])}
+    if world.outside is not None:
+        raised |= world.outside.failing & behind
+        # Who issued all that its peers are stuck in has not failed before it, whatever its log says.
+        passed = {rank for rank, own in world.operations.items() if own} if stuck else set()
+        raised |= world.outside.failed - (passed - behind)
+    return [(world.world, rank) for rank in sorted(raised - stuck)]
 
 
 def _failed(worlds: Iterable[WorldWalk]) -> Outcome | None:
@@ -95,6 +108,8 @@ def _silent(worlds: Iterable[WorldWalk]) -> Outcome | None:
 
 
 def _stalled(worlds: list[WorldWalk]) -> Outcome | None:
+    if worlds and all(world.outside is not None and world.outside.stalled for world in worlds):
+        return Outcome("uniform_stall")
     if any(absent_ranks(world) for world in worlds) or sum(len(world.views) for world in worlds) < 2:
         return None
     if not any(compared_anything(world) for world in worlds):
@@ -142,6 +157,12 @@ def _waits_for_absent(world: WorldWalk, ranks: Collection[int] | None = None) ->
 def _insufficient(worlds: list[WorldWalk]) -> Outcome | None:
     nothing = not any(compared_anything(world) for world in worlds)
     waiting = any(_waits_for_absent(world) for world in worlds)
-    if not nothing and not waiting:
+    outsides = [world.outside for world in worlds if world.outside is not None]
+    unexplained = any(outside.undecided or outside.timeout_known for outside in outsides)
+    if not nothing and not waiting and not unexplained:
         return None
-    return Outcome("insufficient", tuple((world.world, rank) for world in worlds for rank in absent_ranks(world)))
+    absent = [(world.world, rank) for world in worlds for rank in absent_ranks(world)]
+    if not absent and not any(world.views for world in worlds):
+        without = [(world.world, rank) for world in worlds if world.outside for rank in world.outside.absent]
+        return Outcome("insufficient", tuple(without), "dump")
+    return Outcome("insufficient", tuple(absent))

@@ -38,6 +38,28 @@ class GroupFlags:
         return {name: value for name, value in given.items() if value is not None}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What other evidence than traces (dumps, logs) tells about one world."""
+
+    failing: frozenset[int] = frozenset()
+    """Ranks that failed by themselves: no timeout, no lost peer, no abort after a mismatch."""
+    failed: frozenset[int] = frozenset()
+    """Those of them that others are seen to wait for."""
+    compared: frozenset[int] = frozenset()
+    """Ranks of which some operation was held against another rank's."""
+    stalled: bool = False
+    """All ranks have a dump, and all of them are stuck in operations that everybody issued."""
+    undecided: bool = False
+    """An operation is pending of which a member is not observed."""
+    timed_out: frozenset[int] = frozenset()
+    """Ranks that gave up waiting."""
+    timeout_known: bool = False
+    """Somebody gave up waiting, be it on an unknown rank."""
+    absent: tuple[int, ...] = ()
+    """Where there are no traces: ranks that left no dump either."""
+
+
 @dataclass(slots=True)
 class WorldWalk:
     """Everything found in one world."""
@@ -54,6 +76,7 @@ class WorldWalk:
     matched: frozenset[int] = frozenset()
     """Ranks of which some operation was held against another rank's."""
     meta_conflict: bool = False
+    outside: Outside | None = None
 
     @property
     def divergences(self) -> list[Divergence]:
@@ -63,15 +86,21 @@ class WorldWalk:
 
 def world_topology(ranks: Sequence[int], metas: Mapping[int, tuple[Meta, ...]], flags: GroupFlags) -> Topology:
     """The groups of a world: flags win over explicit groups, these over sizes; of several ranks the lowest speaks."""
-    everything = [meta for rank in sorted(metas) for meta in metas[rank]]
-    parallel = setting(everything, "parallel")
-    sizes: Sizes | None = sizes_from(parallel) if parallel else None
-    groups = setting(everything, "groups")
-    if flags.sizes:
-        sizes, groups = override(sizes, **flags.sizes), None
+    groups = None if flags.sizes else setting(_all(metas), "groups")
     if flags.attn_tp_groups:
         groups = {"attn_tp": flags.attn_tp_groups}
-    return topology(ranks, parallel=sizes, groups=groups)
+    return topology(ranks, parallel=world_sizes(metas, flags), groups=groups)
+
+
+def world_sizes(metas: Mapping[int, tuple[Meta, ...]], flags: GroupFlags) -> Sizes | None:
+    """The sizes of a world, None if nothing states them; flags win."""
+    parallel = setting(_all(metas), "parallel")
+    sizes: Sizes | None = sizes_from(parallel) if parallel else None
+    return override(sizes, **flags.sizes) if flags.sizes else sizes
+
+
+def _all(metas: Mapping[int, tuple[Meta, ...]]) -> list[Meta]:
+    return [meta for rank in sorted(metas) for meta in metas[rank]]
 
 
 @dataclass(frozen=True, slots=True)
