@@ -14,8 +14,10 @@ import msgspec
 
 from divtrace.events import FIELD, INTEGER_MAX, INTEGER_MIN, Event
 
-# Nineteen digits always fit 64 bits; only longer numbers have to be looked at.
-_LONG_NUMBER = re.compile(rb"[0-9]{20}")
+# Every digit becomes 0 and everything else a space: so twenty digits in a row are found much faster than by a pattern.
+_DIGITS = bytes(0x30 if chr(code).isdigit() and code < 128 else 0x20 for code in range(256))
+_TWENTY_DIGITS = b"0" * 20
+_FAR_BELOW_ZERO = re.compile(rb"-9[0-9]{18}")
 _SITE = itemgetter("site")
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -39,14 +41,14 @@ class Checker:
         Hurried, when the queue is long, sites that have only ever been right are taken at their word.
         """
         try:
-            if hurried and set(map(_SITE, events)) <= self._clean_sites:
+            if hurried and all(map(self._clean_sites.__contains__, map(_SITE, events))):
                 return self._encoder.encode_lines(events), []
         except (KeyError, *_UNFIT):
             pass
         try:
             msgspec.convert(events, list[Event])
             data = self._encoder.encode_lines(events)
-            if _LONG_NUMBER.search(data) is None:
+            if not _may_be_out_of_range(data):
                 self._note(events)
                 return data, []
         except _UNFIT:
@@ -82,13 +84,20 @@ class Checker:
         return [f"{place}: {name}" for name in wrong]
 
 
+def _may_be_out_of_range(data: bytes) -> bool:
+    """Whether some number has to be looked at, because it may lie outside -2^63 to 2^64-1."""
+    if _TWENTY_DIGITS in data.translate(_DIGITS):
+        return True
+    return b"-9" in data and _FAR_BELOW_ZERO.search(data) is not None
+
+
 def _fits(event: dict[str, Any]) -> bool:
     try:
         msgspec.convert(event, Event)
         data = msgspec.json.encode(event)
     except _UNFIT:
         return False
-    return _LONG_NUMBER.search(data) is None or _in_range(event)
+    return not _may_be_out_of_range(data) or _in_range(event)
 
 
 def _field_fits(name: str, value: Any) -> bool:

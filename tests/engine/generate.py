@@ -1,7 +1,7 @@
 """Offline generation on two CPU ranks with speculative decoding: what the engine test records.
 
 Run inside the engine's environment: `python generate.py MODELS`. Prints one JSON line with the texts' token ids.
-`DIVTRACE_TEST_METHOD` chooses the drafter (`draft_model` or `ngram`), `DIVTRACE_TEST_ASYNC=1` async scheduling.
+`DIVTRACE_TEST_METHOD` chooses the drafter (`draft_model` or `ngram`).
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from divtrace.record import Recorder, Settings, parts
 from record.reading import child, finish, read
 
 UNDER_LOAD = """
@@ -88,6 +90,13 @@ library.usleep(30_000_000)
 """
 
 
+# A mutex that its own thread locks a second time: no signal interrupts that, unlike a sleep.
+BLOCKS_FOR_GOOD = BLOCKS_IN_C.replace(
+    "library.usleep(30_000_000)",
+    "mutex = ctypes.create_string_buffer(64); library.pthread_mutex_lock(mutex); library.pthread_mutex_lock(mutex)",
+)
+
+
 def start_blocked(directory: Path, library: str, **variables: str) -> subprocess.Popen[str]:
     process = child(BLOCKS_IN_C, str(directory), library, **variables)
     assert process.stdout is not None
@@ -143,7 +152,11 @@ def wait_for(directory: Path, pattern: str, text: str, seconds: float = 10) -> b
 
 
 def test_a_dump_by_signal_works_while_the_main_thread_is_blocked_in_c(tmp_path: Path) -> None:
-    process = start_blocked(tmp_path, "CDLL", DIVTRACE_DUMP_SIGNAL="USR2", DIVTRACE_RING="100", DIVTRACE_FILE_MB="1")
+    settings = {"DIVTRACE_DUMP_SIGNAL": "USR2", "DIVTRACE_RING": "100", "DIVTRACE_FILE_MB": "1"}
+    process = child(BLOCKS_FOR_GOOD, str(tmp_path), "CDLL", **settings)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "blocking\n"
+    time.sleep(0.1)
     process.send_signal(signal.SIGUSR2)
     try:
         assert wait_for(tmp_path, "*-stacks.txt", "signal SIGUSR2")
@@ -189,6 +202,35 @@ time.sleep(20)
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_flush_inside_a_write_leaves_the_work_to_the_one_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a signal handler would do in the middle of a line.
+    real_write = parts.Part.write
+    inside: list[int] = []
+
+    def write(self: parts.Part, data: bytes) -> None:
+        half = len(data) // 2
+        os.write(self._file, data[:half])
+        recorder.event("host", "inside")
+        inside.append(recorder.flush())
+        os.write(self._file, data[half:])
+        self.size += len(data)
+        monkeypatch.setattr(parts.Part, "write", real_write)
+
+    recorder = Recorder(tmp_path, rank=0, settings=Settings(flush_seconds=3600))
+    recorder.event("host", "first")
+    recorder.flush()
+    monkeypatch.setattr(parts.Part, "write", write)
+    recorder.event("host", "outside", note="x" * 200)
+    assert recorder.flush() >= 1
+    recorder.close()
+    written = read(tmp_path)
+    assert inside == [-1]
+    assert not written.bad
+    assert [event.site for event in written.events] == ["first", "outside", "inside", "end"]
 
 
 def test_a_signal_handler_that_records_inside_a_flush_does_not_deadlock(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from record.reading import child, content, finish, read
 
 from divtrace.record import Recorder, Settings, from_environment
 from divtrace.record import parts as files
 from divtrace.record import report as warnings_said
 from divtrace.record.settings import MEGABYTE
+from record.reading import child, content, finish, read
 
 
 @pytest.fixture(autouse=True)
@@ -144,6 +144,21 @@ def test_a_ring_segment_takes_its_blocks_before_it_is_mapped(tmp_path: Path) -> 
     with pytest.raises(OSError, match="full"):
         part.write(b"x" * (MEGABYTE + 1))
     part.close()
+
+
+def test_a_ring_on_a_full_disk_is_an_error_and_no_sigbus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_room(_file: int, _start: int, _size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", no_room)
+    recorder = Recorder(tmp_path, rank=0, settings=Settings(ring_rounds=10, file_bytes=MEGABYTE))
+    recorder.event("host", "heartbeat")
+    assert recorder.flush() == -1
+    recorder.close()
+    assert list(tmp_path.iterdir()) == []
+    assert "No space left" in caplog.text
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch, room: int) -> None:

@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from record.reading import child, finish, read
 
 from divtrace.record import Recorder, Settings
 from divtrace.record import report as warnings_said
+from record.reading import child, finish, read
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +76,17 @@ def test_a_wrong_field_moves_under_extra_and_is_counted(tmp_path: Path) -> None:
     assert verify.phase is None
     assert verify.extra == {"control.a": "<object>", "\\udcd800": "\\ud800"} or verify.extra is not None
     assert written.raw_metas[-1]["wrong_fields"] == 6
+
+
+def test_an_integer_out_of_range_is_a_wrong_field(tmp_path: Path) -> None:
+    with Recorder(tmp_path, rank=0) as recorder:
+        recorder.event("accept", "greedy", bonus=2**64 - 1, row=-(2**63))
+        recorder.event("accept", "greedy", bonus=2**64)
+        recorder.event("accept", "greedy", out_tokens=[-(2**63) - 1])
+    fits, high, low = read(tmp_path).events[:3]
+    assert (fits.bonus, fits.row) == (2**64 - 1, -(2**63))
+    assert (high.bonus, high.extra) == (None, {"info.bonus": str(2**64)})
+    assert (low.out_tokens, low.extra) == (None, {"info.out_tokens": [str(-(2**63) - 1)]})
 
 
 def test_one_wrong_event_costs_its_neighbours_nothing(tmp_path: Path) -> None:
