@@ -20,7 +20,7 @@ def command(*, paths: Paths, analysis: Analysis, reporting: Reporting, terminal:
     from divtrace.api import analyze
 
     console = console_for(terminal)
-    with console.progress_bar() as progress:
+    with console.progress_bar(paths) as progress:
         report = analyze(paths, analysis.options(), progress=progress)
     deliver(report, wanted, terminal, console)
     return exit_status(report)

@@ -40,7 +40,7 @@ def command(
     from divtrace.api import analyze
 
     console = console_for(terminal)
-    with console.progress_bar() as progress:
+    with console.progress_bar(paths) as progress:
         report = analyze(paths, analysis.options(), progress=progress)
     _add_to_summary(report, terminal, console)
     deliver(report, wanted, terminal, console)

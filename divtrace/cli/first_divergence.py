@@ -40,7 +40,7 @@ def command(
     from divtrace.output.layout import finished
 
     console = console_for(terminal)
-    with console.progress_bar() as progress:
+    with console.progress_bar(paths) as progress:
         found = first_divergence(paths, req, reading.options(), attempt=attempt, replica=replica, progress=progress)
     if as_json:
         write_answer(answer.output, document(found))

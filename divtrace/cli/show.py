@@ -48,7 +48,7 @@ def command(
     from divtrace.output.layout import finished
 
     console = console_for(terminal)
-    with console.progress_bar() as progress:
+    with console.progress_bar(paths) as progress:
         shown = show(paths, req, reading.options(), round_number=round_number, replica=replica, progress=progress)
     if as_json:
         write_answer(answer.output, document(shown))

@@ -24,7 +24,7 @@ def command(*, paths: Paths, run: RunName = None, answer: Answer, terminal: Term
     from divtrace.api import Options, validate
 
     console = console_for(terminal)
-    with console.progress_bar() as progress:
+    with console.progress_bar(paths) as progress:
         traces = validate(paths, Options(run=run), progress=progress)
     write_answer(answer.output, _as_json(traces) if as_json else _as_text(traces))
     return ExitCode.USAGE if traces.damage or traces.unknown_fields else ExitCode.CLEAN

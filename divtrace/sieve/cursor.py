@@ -64,11 +64,13 @@ class Cursor:
         self.next_seq: int | None = None
         self.text = b""
         self.bytes_read = 0
+        """Of the files as they lie on the disk, compressed or not."""
         self._first_line = 1
         self._blocks = self._all_blocks(sources)
         self._source = sources[0]
 
     def _all_blocks(self, sources: list[Source]) -> Iterator[Lines]:
+        behind = 0
         for source in sources:
             self._source = source
             with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
@@ -77,7 +79,9 @@ class Cursor:
                     raise NotSievableError(source.name)
                 for block in split_lines(stream):
                     self.reading.spans.append(LineSpan(self.pos, source, block.first))
+                    self.bytes_read = behind + file.tell()
                     yield block
+                behind += file.tell()
 
     def fill(self) -> bool:
         """Make sure that there is a line to take; False at the end of the last file."""
@@ -92,7 +96,6 @@ class Cursor:
                     spans.pop()
             self.lines, self.index, self.text = block.lines, 0, block.text
             self._first_line = block.first
-            self.bytes_read += len(block.text) + 1
             if block.cut is not None:
                 self._cut(block)
         return True

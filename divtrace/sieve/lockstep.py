@@ -45,8 +45,7 @@ class Lockstep(Careful):
             if waiting and (not self._active or self._reached(stop)):
                 self._join(waiting, stop)
                 continue
-            if self._progress is not None:
-                self._progress(sum(lane.cursor.bytes_read for lane in self._lanes))
+            self._tell()
             if all(lane.head is None for lane in self._active):
                 self._fast(stop)
             self._settle()
@@ -55,6 +54,10 @@ class Lockstep(Careful):
             lane.finish()
         self.facts.missing = tuple(self._missing)
         return self.facts
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(sum(lane.cursor.bytes_read for lane in self._lanes))
 
     def _reached(self, step: float) -> bool:
         heads = [lane.fetch() for lane in self._active]
@@ -76,6 +79,7 @@ class Lockstep(Careful):
             cursors = [lane.cursor for lane in self._active]
             if any(cursor.next_seq is None for cursor in cursors) or has_long_integer(cursors[0].text):
                 return
+            self._tell()
             count = min(len(cursor.lines) - cursor.index for cursor in cursors)
             done = self._equal_lines(count, stop)
             for cursor in cursors:
