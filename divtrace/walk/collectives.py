@@ -83,9 +83,10 @@ def operations_of(view: RankView, topology: Topology, world: int) -> list[Operat
         event = record.event
         if event.stage != "collective":
             continue
-        members = event.comm_ranks or (topology.members(event.comm, view.rank) if event.comm is not None else None)
-        if members is None:
-            continue
+        # Of a communicator whose members are not known, only what the rank itself says is used: no other rank is held
+        # against it, but a timeout in it is a timeout.
+        known = event.comm_ranks or (topology.members(event.comm, view.rank) if event.comm is not None else None)
+        members = known or (view.rank,)
         communicator = Communicator(world, event.comm, tuple(sorted(members)))
         if event.comm_seq is not None:
             operation = counted.get((communicator, event.comm_seq))

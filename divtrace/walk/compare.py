@@ -132,12 +132,16 @@ class Comparison:
             if kind not in _CLASSES:
                 continue
             values = {rank: extra[key] for rank, extra in extras.items() if extra.get(key) is not None}
-            values = {rank: value for rank, value in values.items() if not isinstance(value, float)}
+            values = {rank: value for rank, value in values.items() if not _has_float(value)}
             if len(values) > 1 and differ(values):
                 difference = self._difference(f"extra.{key}", kind, values, values)
                 if difference is not None:
                     found.append(difference)
         return found
+
+
+def _has_float(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, list) and any(map(_has_float, value)))
 
 
 def index_of(values: Iterable[Any]) -> int | None:

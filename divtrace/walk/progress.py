@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from divtrace.align.view import RankView
 from divtrace.waits.model import Progress, RankKey, Wait
+from divtrace.waits.relation import Crossing, who_waits
 from divtrace.waits.relation import Waits as Relation
-from divtrace.waits.relation import who_waits
 from divtrace.walk.collectives import Communicator, Operation
 
 
@@ -25,7 +25,7 @@ class Waits:
     behind: tuple[int, ...]
     ahead: tuple[int, ...]
     cycles: tuple[tuple[int, ...], ...]
-    """Crossed orders: ranks that wait for one another, each in the order of the waiting, from the lowest rank on."""
+    """Crossed orders: all ranks that wait for one another; first a cycle in the order of the waiting, then the rest."""
     edges: tuple[Wait, ...] = ()
     """For each rank that waits for somebody who is behind, one such wait; of a crossed order those of its cycle."""
 
@@ -76,6 +76,11 @@ def waits(
     return from_relation(who_waits(progresses), pending)
 
 
+def _crossed(crossing: Crossing) -> tuple[int, ...]:
+    cycle = [wait.waiter[1] for wait in crossing.cycle]
+    return (*cycle, *(rank for _, rank in crossing.ranks if rank not in cycle))
+
+
 def from_relation(relation: Relation, pending: tuple[Operation, ...] = ()) -> Waits:
     """The answer of the relation, for one world."""
     edges = [wait for stall in relation.stalls for wait in stall.waiters]
@@ -84,7 +89,7 @@ def from_relation(relation: Relation, pending: tuple[Operation, ...] = ()) -> Wa
         pending=pending,
         behind=tuple(rank for _, rank in relation.behind),
         ahead=tuple(rank for _, rank in relation.ahead),
-        cycles=tuple(tuple(wait.waiter[1] for wait in crossing.cycle) for crossing in relation.crossings),
+        cycles=tuple(_crossed(crossing) for crossing in relation.crossings),
         edges=tuple(edges),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from divtrace.align.view import RankView
+from divtrace.events import Event
 from divtrace.report.model import Verdict
 from divtrace.walk.judge import ReplicaWalk
 from divtrace.walk.world import Outside, WorldWalk, expected_ranks
@@ -68,7 +69,11 @@ def of_replica(world: WorldWalk, replica: ReplicaWalk) -> Verdict:
     if any(rank in ranks for _, rank in _raised_ranks(world)):
         return "rank_failed"
     behind = world.waits.behind if world.waits else ()
-    if any(rank in ranks for rank in behind):
+    edges = world.waits.edges if world.waits else ()
+    waited_for = {wait.awaited[1] for wait in edges if wait.waiter[1] in ranks} - ranks
+    if waited_for & {rank for _, rank in _raised_ranks(world)}:
+        return "rank_failed"
+    if any(rank in ranks or rank in waited_for for rank in behind):
         return "rank_silent"
     complete = ranks <= set(replica.views)
     if complete and len(ranks) > 1 and compared_anything(world, ranks) and _stopped_together(replica):
@@ -130,16 +135,28 @@ def _stopped_together(replica: ReplicaWalk) -> bool:
 
 def _same_place(replica: ReplicaWalk) -> bool:
     """True if the last model event or operation of all ranks of the replica has one key."""
-    return len({_last_key(view) for view in replica.views.values()}) <= 1
+    places = {_last_place(view) for view in replica.views.values()}
+    numbers: dict[object, set[int | None]] = {}
+    for view in replica.views.values():
+        event = _last_event(view)
+        if event is not None and event.stage == "collective":
+            # Numbers of different communicators, such as those of two attn_tp groups, are never compared.
+            numbers.setdefault((event.comm, tuple(event.comm_ranks or ())), set()).add(event.comm_seq)
+    return len(places) <= 1 and all(len(known) == 1 for known in numbers.values())
 
 
-def _last_key(view: RankView) -> object:
+def _last_event(view: RankView) -> Event | None:
+    """The last model event or operation of a rank."""
+    return next((record.event for record in reversed(view.records) if record.event.stage != "host"), None)
+
+
+def _last_place(view: RankView) -> object:
     for record, key in zip(reversed(view.records), reversed(view.keys), strict=True):
         event = record.event
         if key is not None:
             return key
         if event.stage == "collective":
-            return (event.comm, tuple(event.comm_ranks or ()), event.comm_seq, event.step, event.site)
+            return (event.comm, event.step, event.site, event.n or 0)
     return None
 
 
