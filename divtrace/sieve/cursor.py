@@ -115,6 +115,10 @@ class Cursor:
                 if record is None:
                     block.lines.pop()
 
+    def place(self) -> tuple[str, int, bool]:
+        """File and line of the record that was taken last, and whether that is a row of a Parquet file."""
+        return self._source.name, self._first_line + self.index - 1, False
+
     def still_at_hand(self, positions: Iterable[int]) -> list[Record]:
         """Those records at these positions whose lines are in the last block."""
         found = []

@@ -16,7 +16,7 @@ from divtrace.sieve.task import ReplicaTask
 from divtrace.timing import stage
 from divtrace.topology import RankGroup
 from divtrace.trace.discover import Discovery
-from divtrace.trace.model import RankId, RankTrace, Traces
+from divtrace.trace.model import Damage, RankId, RankTrace, Traces
 from divtrace.walk.run import Walk, walk
 from divtrace.walk.world import GroupFlags, Sieved, world_topology
 
@@ -144,20 +144,27 @@ def _traces(
     for reading in readings:
         for name, count in reading.unknown.items():
             unknown[name] = unknown.get(name, 0) + count
+    facts = [fact for one in files.values() for fact in one.facts]
+    for fact in facts:
+        for name, count in fact.unknown_fields.items():
+            unknown[name] = unknown.get(name, 0) + count
+    converted = {source.path for one in files.values() if one.facts for source in one.sources}
+    names = {source.name for source in found.sources if source.path not in converted}
     metas: list[Meta] = [meta for one in files.values() for meta in one.metas]
     bad = [damage for reading in readings for damage in reading.bad]
     damage = [*found.damage, *bad, *(one for reading in readings for one in reading.damage)]
+    damage += [Damage(one.file, one.line, one.what) for fact in facts for one in fact.damage]
     return Traces(
         ranks=ranks,
-        files=tuple(sorted(source.name for source in found.sources)),
-        ignored_files=found.ignored_files,
+        files=tuple(sorted(names.union(*(fact.files for fact in facts)))),
+        ignored_files=found.ignored_files + sum(fact.ignored_files for fact in facts),
         damage=sorted(damage, key=lambda one: (one.file, one.line or 0, one.what)),
-        bad_lines=len(bad),
+        bad_lines=len(bad) + sum(fact.bad_lines for fact in facts),
         unknown_fields=dict(sorted(unknown.items())),
-        duplicates=0,
-        notes=[],
+        duplicates=sum(fact.duplicates for fact in facts),
+        notes=[note for fact in facts for note in fact.notes],
         runs=tuple(sorted({meta.run for meta in metas if meta.run is not None})),
-        shared_metas=[],
+        shared_metas=[meta for fact in facts for meta in fact.shared_metas],
     )
 
 

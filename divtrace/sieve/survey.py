@@ -11,6 +11,7 @@ from divtrace.trace.compression import PARQUET, StreamDamage, open_stream
 from divtrace.trace.discover import Source
 from divtrace.trace.lines import split_lines
 from divtrace.trace.model import RankId
+from divtrace.trace.provenance import InputFacts
 from divtrace.trace.records import BadRecordError, decode_line
 
 
@@ -22,6 +23,8 @@ class RankFiles:
     metas: list[Meta] = field(default_factory=list)
     parquet: int = 0
     """How many of the files are Parquet."""
+    facts: list[InputFacts] = field(default_factory=list)
+    """What converted files say of their input."""
 
 
 @dataclass(slots=True)
@@ -31,6 +34,7 @@ class _Start:
     seq: int
     metas: list[Meta]
     is_parquet: bool = False
+    facts: InputFacts | None = None
 
 
 def survey(sources: Iterable[Source], run: str | None) -> dict[RankId, RankFiles]:
@@ -50,6 +54,8 @@ def survey(sources: Iterable[Source], run: str | None) -> dict[RankId, RankFiles
         files.sources.append(start.source)
         files.metas += start.metas
         files.parquet += start.is_parquet
+        if start.facts is not None:
+            files.facts.append(start.facts)
     return dict(sorted(found.items()))
 
 
@@ -61,7 +67,8 @@ def _start(source: Source) -> _Start:
             if stream.peek(4) == PARQUET and stream.plain and source.size is not None:
                 from divtrace.sieve.columnar.survey import parquet_start
 
-                return _Start(source, *parquet_start(source), is_parquet=True)
+                rank, seq, metas, facts = parquet_start(source)
+                return _Start(source, rank, seq, metas, is_parquet=True, facts=facts)
             if source.size is None or stream.peek(4) == PARQUET:
                 raise NotSievableError(f"{source.name} is a pipe, or compressed Parquet")
             for block in split_lines(stream):

@@ -16,6 +16,7 @@ import msgspec
 
 from divtrace.events import FIELDS, Event
 from divtrace.trace.model import Block, Damage
+from divtrace.trace.provenance import DECIDED_COLUMN, PREFIX
 from divtrace.trace.records import EVENT_FIELDS, BadRecordError, check_integers, tidy_extra, why_invalid
 
 if TYPE_CHECKING:
@@ -35,9 +36,13 @@ def decode_batch(batch: pa.RecordBatch, first: int, name: str) -> Block:
     """
     block = Block([], [], is_row=True)
     columns: dict[str, pa.Array] = {}
+    whole: pa.Array | None = None
     for column_name, column in zip(batch.schema.names, batch.columns, strict=True):
         if column_name in EVENT_FIELDS:
             columns[column_name] = column
+        elif column_name.startswith(PREFIX):
+            if column_name == DECIDED_COLUMN:
+                whole = column
         elif count := len(column) - column.null_count:
             block.unknown[column_name] = block.unknown.get(column_name, 0) + count
     events = [Event(stage="host") for _ in range(batch.num_rows)]
@@ -49,6 +54,8 @@ def decode_batch(batch: pa.RecordBatch, first: int, name: str) -> Block:
     for field in FIELDS:
         if (column := columns.get(field.name)) is not None and column.null_count < len(column):
             _assign(events, field.name, field.type, column, bad)
+    if whole is not None and whole.null_count < len(whole):
+        _assign(events, "decided_on", "int", whole, bad)
     block.events = [event for at, event in enumerate(events) if at not in bad] if bad else events
     block.lines = [first + at for at in range(len(events)) if at not in bad]
     block.bad = [Damage(name, first + at, bad[at]) for at in sorted(bad)]

@@ -10,6 +10,7 @@ from divtrace.events import Event, Meta
 from divtrace.trace.discover import Source
 from divtrace.trace.model import Block, Damage, PlacedMeta, RankId, Record
 from divtrace.trace.order import Part
+from divtrace.trace.provenance import Provenance
 
 
 @dataclass(slots=True)
@@ -27,6 +28,8 @@ class FileContent:
     bad: list[Damage] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
+    conversions: list[Provenance] = field(default_factory=list)
+    """What the file says of its conversion, if it is a converted one."""
     other_run: bool = False
     """The file belongs to another run than the one asked for; nothing of it counts."""
 
@@ -73,6 +76,8 @@ def collect(source: Source, blocks: Iterable[Block], run: str | None) -> FileCon
     is_row = False
     is_empty = True
     for block in blocks:
+        if block.provenance is not None:
+            return collect_converted(source, block, blocks, run)
         is_empty = False
         content.bad += block.bad
         content.damage += block.damage
@@ -96,6 +101,42 @@ def collect(source: Source, blocks: Iterable[Block], run: str | None) -> FileCon
         segments = [segment for segment in segments if segment.run in (None, run)]
     _own(content, segments, source.rank, is_row=is_row)
     return content
+
+
+def collect_converted(source: Source, first: Block, blocks: Iterable[Block], run: str | None) -> FileContent:
+    """Read a converted file: its records as they were before the conversion.
+
+    Args:
+        source: The file.
+        first: Its first block, with the metas.
+        blocks: The others.
+        run: As for `collect`.
+    """
+    provenance = first.provenance
+    assert provenance is not None
+    content = FileContent(source.name, conversions=[provenance])
+    content.runs = set(provenance.facts.runs)
+    content.shared_metas = list(provenance.facts.shared_metas)
+    content.bad, content.damage = list(first.bad), list(first.damage)
+    part = Part(source.name, metas=first.metas)
+    for block in blocks:
+        content.bad += block.bad
+        content.damage += block.damage
+        for event, line in zip(block.events, block.lines, strict=True):
+            file, place, is_row = source.name, line, True
+            if block.origins is not None:
+                file, place, is_row = block.origins.of(line - block.first_row, line)
+            part.records.append(Record(event, -1, file, place, is_row))
+    content.other_run = run is not None and bool(content.runs) and run not in content.runs
+    if part.records and not content.other_run:
+        if provenance.has_seq:
+            part.records.sort(key=_seq_or_none)
+        content.parts[provenance.world, provenance.rank] = part
+    return content
+
+
+def _seq_or_none(record: Record) -> int:
+    return record.event.seq or 0
 
 
 def _split(block: Block, segments: list[_Segment]) -> None:

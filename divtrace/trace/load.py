@@ -12,7 +12,7 @@ from divtrace.trace.content import FileContent, collect
 from divtrace.trace.discover import Discovery, Source, discover, readable, reason
 from divtrace.trace.jsonl import read_jsonl
 from divtrace.trace.model import Block, Damage, RankId, Traces, canonical
-from divtrace.trace.order import Assembled, Part, assemble
+from divtrace.trace.order import Assembled, Part, assemble, restored
 from divtrace.trace.parquet import read_parquet, spooled
 
 Progress = Callable[[int, int], None]
@@ -47,7 +47,11 @@ def read_blocks(source: Source) -> Iterator[Block]:
 
 
 def load(
-    paths: Sequence[str | os.PathLike[str]], *, run: str | None = None, progress: Progress | None = None
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    run: str | None = None,
+    progress: Progress | None = None,
+    found: Discovery | None = None,
 ) -> Traces:
     """Read all traces in `paths`, files and directories.
 
@@ -58,13 +62,14 @@ def load(
         paths: What to read.
         run: Take only files of this run; a file that names none belongs to any.
         progress: Told how far reading has come, now and then.
+        found: The files, where they were looked for already.
 
     Raises:
         UsageError: a path does not exist.
         NoTraceError: there is no trace file in the input, or none has a usable record.
         RunsError: there are several runs and `run` is None, or there is no run of that name.
     """
-    found = discover(paths)
+    found = discover(paths) if found is None else found
     if not found.sources:
         raise NoTraceError(_nothing_found(paths, found), hint=_TRACE_NAMES)
     total = sum(source.size or 0 for source in found.sources)
@@ -132,21 +137,37 @@ def _assembled(
             first = min(bad + damage, key=_place)
             text += f"; {first.file}{'' if first.line is None else f':{first.line}'}: {first.what}"
         raise NoTraceError(text, hint="a trace has one JSON object a line; `divtrace schema event` shows its fields")
-    assembled = {rank: assemble(rank, parts[rank]) for rank in sorted(parts)}
+    origins = {
+        (one.world, one.rank): one
+        for content in contents
+        for one in content.conversions
+        if len(parts.get((one.world, one.rank), ())) == 1
+    }
+    assembled = {
+        rank: restored(rank, parts[rank][0], origins[rank]) if rank in origins else assemble(rank, parts[rank])
+        for rank in sorted(parts)
+    }
+    facts = [one.facts for content in contents for one in content.conversions]
     bad += [damage for one in assembled.values() for damage in one.bad]
     unknown: dict[str, int] = {}
     for content in contents:
         for name, count in content.unknown.items():
             unknown[name] = unknown.get(name, 0) + count
+    for fact in facts:
+        damage += [Damage(one.file, one.line, one.what) for one in fact.damage]
+        for name, count in fact.unknown_fields.items():
+            unknown[name] = unknown.get(name, 0) + count
+    files = {content.name for content in contents if not content.conversions}
+    files.update(name for fact in facts for name in fact.files)
     return Traces(
         ranks={rank: one.trace for rank, one in assembled.items()},
-        files=tuple(sorted(content.name for content in contents)),
-        ignored_files=found.ignored_files,
+        files=tuple(sorted(files)),
+        ignored_files=found.ignored_files + sum(fact.ignored_files for fact in facts),
         damage=sorted(bad + damage, key=_place),
-        bad_lines=len(bad),
+        bad_lines=len(bad) + sum(fact.bad_lines for fact in facts),
         unknown_fields=dict(sorted(unknown.items())),
-        duplicates=sum(one.duplicates for one in assembled.values()),
-        notes=_notes(assembled, contents, read),
+        duplicates=sum(one.duplicates for one in [*assembled.values(), *facts]),
+        notes=[*(note for fact in facts for note in fact.notes), *_notes(assembled, contents, read)],
         runs=runs,
         shared_metas=shared,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from divtrace.events import Event, Meta
+from divtrace.trace.provenance import Origins, Provenance
 
 RankId = tuple[int, int]
 """A rank's identity: (world, rank)."""
@@ -115,6 +116,12 @@ class Block:
     unknown: dict[str, int] = field(default_factory=dict)
     is_row: bool = False
     """`lines` are rows of a Parquet file."""
+    provenance: Provenance | None = None
+    """In the first block of a converted file: what it says of the conversion."""
+    origins: Origins | None = None
+    """Where each row stood before the conversion."""
+    first_row: int = 1
+    """The first row, where `origins` are given."""
     consumed: int = 0
     """Bytes of the file, as it is on disk, that were read when this block was complete."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
 from divtrace.events import Meta
+from divtrace.trace.provenance import Provenance
 from divtrace.trace.model import Damage, PlacedMeta, RankId, RankTrace, Record, canonical
 
 _SHARED_KEYS = ("format", "run", "engine", "algorithm", "device", "backend", "parallel", "groups", "sync")
@@ -70,7 +71,25 @@ def assemble(rank: RankId, parts: list[Part]) -> Assembled:
         dropped=max((meta.dropped for meta in metas if meta.dropped is not None), default=0),
         files=tuple(sorted({part.file for part in parts})),
     )
-    return Assembled(trace, kept.duplicates, kept.bad, _disagreements(metas))
+    return Assembled(trace, kept.duplicates, kept.bad, disagreements(metas))
+
+
+def restored(rank: RankId, part: Part, origin: Provenance) -> Assembled:
+    """The trace of a rank that is in one converted file, as it was before the conversion."""
+    for pos, record in enumerate(part.records):
+        record.pos = pos
+    trace = RankTrace(
+        id=rank,
+        metas=[placed.meta for placed in part.metas],
+        records=part.records,
+        gaps=origin.gaps,
+        lost=origin.lost,
+        starts_at_zero=origin.starts_at_zero,
+        has_seq=origin.has_seq,
+        dropped=origin.dropped,
+        files=tuple(origin.files),
+    )
+    return Assembled(trace, 0, [], [])
 
 
 def _seq(record: Record) -> int:
@@ -192,7 +211,8 @@ def _metas_in_order(parts: list[Part]) -> list[Meta]:
     return [meta for _, _, meta in placed]
 
 
-def _disagreements(metas: list[Meta]) -> list[str]:
+def disagreements(metas: list[Meta]) -> list[str]:
+    """A note for every key that the metas of one rank do not agree in."""
     notes = []
     for key in _SHARED_KEYS:
         values = [value for meta in metas if (value := getattr(meta, key)) is not None]

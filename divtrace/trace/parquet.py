@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import msgspec
 
 from divtrace.events import Meta
 from divtrace.trace.columns import decode_batch
 from divtrace.trace.model import Block, Damage, PlacedMeta
+from divtrace.trace.provenance import FILE_COLUMN, LINE_COLUMN, Origins, Provenance, provenance_of
 from divtrace.trace.records import BadRecordError, check_integers, why_invalid
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 META_KEY = b"divtrace.meta"
 _ROWS = 1 << 14
@@ -34,15 +38,35 @@ def read_parquet(file: BinaryIO, name: str) -> Iterator[Block]:
     row = 1
     try:
         with parquet.ParquetFile(file, memory_map=False, pre_buffer=False) as opened:
-            yield _metas(opened.metadata.metadata or {}, name)
+            metadata = opened.metadata.metadata or {}
+            first = _metas(metadata, name)
+            first.provenance = provenance_of(metadata)
+            yield first
             for batch in opened.iter_batches(batch_size=_ROWS):
-                yield decode_batch(batch, row, name)
+                block = decode_batch(batch, row, name)
+                if first.provenance is not None:
+                    block.origins, block.first_row = _origins(batch, name, first.provenance), row
+                yield block
                 row += batch.num_rows
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, NotImplementedError) as error:
         where = "" if row == 1 else f" from row {row} on"
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
         line = None if row == 1 else row
         yield Block([], [], damage=[Damage(name, line, f"the Parquet file is cut or damaged{where}: {reason}")])
+
+
+def _origins(batch: pa.RecordBatch, name: str, provenance: Provenance) -> Origins:
+    """Where the rows stood before the conversion, as far as these columns are what they should be."""
+    names = batch.schema.names
+    if FILE_COLUMN not in names or LINE_COLUMN not in names:
+        return Origins(name, None, provenance)
+    try:
+        files, lines = (batch.column(column).to_pylist() for column in (FILE_COLUMN, LINE_COLUMN))
+    except ValueError:
+        return Origins(name, None, provenance)
+    files = [file if isinstance(file, str) else None for file in files]
+    lines = [line if isinstance(line, int) else None for line in lines]
+    return Origins(name, (files, lines), provenance)
 
 
 def _metas(metadata: dict[bytes, bytes], name: str) -> Block:

@@ -10,10 +10,14 @@ from typing import Literal
 
 import msgspec
 
+from divtrace.events import Meta
+
 PREFIX = "divtrace."
 """Columns with such names are this tool's own and are no unknown fields."""
 FILE_COLUMN = "divtrace.file"
 LINE_COLUMN = "divtrace.line"
+DECIDED_COLUMN = "divtrace.decided_on"
+"""`decided_on` where it is an integer: the column of that name holds doubles."""
 KEY = b"divtrace.conversion"
 FORMAT = "divtrace.conversion/1"
 
@@ -27,7 +31,7 @@ class Damaged(msgspec.Struct, frozen=True):
 
 
 class InputFacts(msgspec.Struct, kw_only=True):
-    """What was found in the input as a whole; one file of a conversion carries it."""
+    """What else was found in the input. Every file of a conversion says what it knows; together that is all."""
 
     files: list[str] = []
     ignored_files: int = 0
@@ -37,7 +41,7 @@ class InputFacts(msgspec.Struct, kw_only=True):
     duplicates: int = 0
     notes: list[str] = []
     runs: list[str] = []
-    shared_metas: list[msgspec.Raw] = []
+    shared_metas: list[Meta] = []
 
 
 class Provenance(msgspec.Struct, kw_only=True):
@@ -59,7 +63,9 @@ class Provenance(msgspec.Struct, kw_only=True):
     dropped: int
     windows: list[int]
     """Row groups of each window: rows of a window precede those of the next one; inside it they are sorted by request."""
-    facts: InputFacts | None = None
+    fields: list[str] = []
+    """Columns that any row records."""
+    facts: InputFacts = msgspec.field(default_factory=InputFacts)
 
 
 def provenance_of(metadata: dict[bytes, bytes]) -> Provenance | None:

@@ -125,6 +125,12 @@ class ParquetCursor(Cursor):
         elif chunk.trace.unknown:
             raise NotSievableError(f"{chunk.trace.source.name} has unknown columns")
 
+    def place(self) -> tuple[str, int, bool]:
+        """The row of the record that was taken last; where it stood before a conversion is not asked."""
+        chunk = self.chunk
+        assert chunk is not None
+        return chunk.trace.source.name, chunk.row(self.index - 1), True
+
     def still_at_hand(self, positions: Iterable[int]) -> list[Record]:
         """Those records at these positions whose rows are in the last chunk."""
         import pyarrow as pa

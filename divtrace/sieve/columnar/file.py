@@ -39,8 +39,14 @@ class ParquetTrace:
         try:
             plain = parquet.ParquetFile(source.path, memory_map=False)
             schema = plain.schema_arrow
-            self.fields = {name: schema.field(name).type for name in schema.names if name in _TYPES}
-            if len(self.fields) != sum(name in _TYPES for name in schema.names):
+            self.provenance: Provenance | None = provenance_of(plain.metadata.metadata or {})
+            recorded = None if self.provenance is None else frozenset(self.provenance.fields)
+            self.fields = {
+                name: schema.field(name).type
+                for name in schema.names
+                if name in _TYPES and (recorded is None or name in recorded)
+            }
+            if len(set(schema.names)) != len(schema.names):
                 raise NotSievableError(f"{source.name} has a column twice")
             for name, arrow in self.fields.items():
                 if not fits(_TYPES[name], arrow):
@@ -59,7 +65,6 @@ class ParquetTrace:
         self.group_rows: list[int] = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         self.unknown = [name for name in schema.names if name not in _TYPES and not name.startswith(PREFIX)]
         self.metas = _metas(metadata.metadata or {}, source)
-        self.provenance: Provenance | None = provenance_of(metadata.metadata or {})
         self._bytes: Any = None
 
     def pieces(self) -> list[list[int]]:

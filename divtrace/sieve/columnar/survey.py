@@ -7,10 +7,11 @@ from divtrace.sieve.columnar.file import ParquetTrace
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.trace.discover import Source
 from divtrace.trace.model import RankId, canonical
+from divtrace.trace.provenance import InputFacts
 
 
-def parquet_start(source: Source) -> tuple[RankId, int, list[Meta]]:
-    """The rank of a file, the `seq` of its first row, and its metas in the order that loading gives them.
+def parquet_start(source: Source) -> tuple[RankId, int, list[Meta], InputFacts | None]:
+    """The rank of a file, its first `seq`, its metas in the order that loading gives them, and what a conversion knew.
 
     Raises:
         NotSievableError: the file tells of no rank, or of several, or its rows carry no `seq`.
@@ -36,7 +37,9 @@ def parquet_start(source: Source) -> tuple[RankId, int, list[Meta]]:
             raise NotSievableError(f"{source.name} tells several ranks")
         first_seq = first["seq"]
         if trace.provenance is not None:
-            first_seq = trace.provenance.first_seq
-        return (world, rank), first_seq, sorted(trace.metas, key=canonical)
+            if (trace.provenance.world, trace.provenance.rank) != (world, rank):
+                raise NotSievableError(f"{source.name} was changed after its conversion")
+            return (world, rank), trace.provenance.first_seq, trace.metas, trace.provenance.facts
+        return (world, rank), first_seq, sorted(trace.metas, key=canonical), None
     finally:
         trace.close()

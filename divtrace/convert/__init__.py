@@ -1,0 +1,1 @@
+"""Turns traces of any form into sorted Parquet that says where every record came from."""
