@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Literal
 
 from divtrace.errors import DamageError
 from divtrace.report.build import build
 from divtrace.report.model import Report
 from divtrace.report.request import FirstDivergence, Shown, first_divergence_of, show_request
+from divtrace.sieve.cluster import Cluster, check_installed, connected
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.run import sieve
 from divtrace.timing import stage
@@ -20,6 +23,7 @@ from divtrace.walk.run import Walk, walk
 from divtrace.walk.world import GroupFlags
 
 Paths = Sequence[str | os.PathLike[str]]
+Backend = Literal["local", "ray"]
 OnProgress = Callable[[int, int], None]
 """Called with bytes read so far and bytes in all."""
 
@@ -39,11 +43,19 @@ class Options:
     max_findings: int = 1000
     """Findings listed in the report; 0 for all."""
     jobs: int | None = None
-    """Processes to use at most; None for the number of cores."""
+    """Processes, or Ray tasks at a time, to use at most; None for the number of cores."""
+    backend: Backend = "local"
+    """Where large inputs are sieved: in processes of this machine, or by the workers of Ray."""
+    ray_address: str | None = None
+    """The Ray cluster; None for the one that RAY_ADDRESS names, else for workers on this machine."""
     sieve_from: int = 8 << 20
     """Bytes of input from which on the ranks are sieved in step instead of being loaded."""
     strict: bool = False
     """Damage of any kind raises DamageError."""
+
+    def cluster(self) -> AbstractContextManager[Cluster | None]:
+        """A connection to Ray if that is the backend; raises UsageError if it is not installed or not there."""
+        return connected(self.ray_address, self.jobs) if self.backend == "ray" else nullcontext()
 
     @property
     def groups(self) -> GroupFlags:
@@ -97,11 +109,14 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
     """
     with stage("discover"):
         found = discover(paths)
+    if options.backend == "ray":
+        check_installed()
     if sum(source.size or 0 for source in found.sources) >= options.sieve_from and found.sources:
         total = sum(source.size or 0 for source in found.sources)
         told = None if progress is None else (lambda done: progress(min(done, total), total))
         try:
-            sieved = sieve(found, options.run, options.groups, options.jobs, told)
+            with options.cluster() as cluster:
+                sieved = sieve(found, options.run, options.groups, options.jobs, told, cluster)
         except NotSievableError:
             pass  # not in order, no seq, several ranks in one file: load it
         else:

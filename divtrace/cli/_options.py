@@ -46,6 +46,13 @@ class Color(StrEnum):
     NEVER = "never"
 
 
+class Backend(StrEnum):
+    """Where the work runs."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """The sizes and groups that the command line states; they win over the traces' metas."""
@@ -83,11 +90,21 @@ class Reading(Layout):
         int | None,
         option("--jobs", "-j", help="Worker processes; the number of cores if not given.", metavar="N", min=1),
     ] = None
+    backend: Annotated[
+        Backend,
+        option("--backend", help="Where the work runs: local (default), or ray.", metavar="NAME", show_choices=False),
+    ] = Backend.LOCAL
+    ray_address: Annotated[
+        str | None,
+        option("--ray-address", help="The Ray cluster, such as auto; this machine if not given.", metavar="ADDRESS"),
+    ] = None
 
     def options(self) -> Options:
         """The same for the core."""
         from divtrace.api import Options
 
+        if self.ray_address is not None and self.backend is not Backend.RAY:
+            raise UsageError("--ray-address has no effect without Ray", hint="add --backend ray")
         return Options(
             run=self.run,
             tp=self.tp,
@@ -97,6 +114,8 @@ class Reading(Layout):
             dp_attention=self.dp_attention,
             attn_tp_groups=self.attn_tp_groups(),
             jobs=self.jobs,
+            backend=self.backend.value,
+            ray_address=self.ray_address,
             strict=self.strict,
         )
 

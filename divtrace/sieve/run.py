@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from divtrace.align.view import Scope, Summary
 from divtrace.events import Meta
+from divtrace.sieve.cluster import Cluster, load_on, run_on
 from divtrace.sieve.facts import RankFacts, ReplicaFacts
 from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.pool import run_tasks
@@ -16,7 +17,7 @@ from divtrace.sieve.task import ReplicaTask
 from divtrace.timing import stage
 from divtrace.topology import RankGroup
 from divtrace.trace.discover import Discovery
-from divtrace.trace.model import Damage, RankId, RankTrace, Traces
+from divtrace.trace.model import Damage, RankId, RankTrace, Record, Traces
 from divtrace.walk.run import Walk, walk
 from divtrace.walk.world import GroupFlags, Sieved, world_topology
 
@@ -39,11 +40,20 @@ class SievedWorld:
 
 
 def sieve(
-    found: Discovery, run: str | None, flags: GroupFlags, jobs: int | None = None, progress: Progress | None = None
+    found: Discovery,
+    run: str | None,
+    flags: GroupFlags,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    cluster: Cluster | None = None,
 ) -> Walk:
-    """Walk an input of JSON Lines files that are in order.
+    """Walk an input of files that are in order.
+
+    With a cluster its workers read all files but for their beginnings; without one this machine does, with at most
+    `jobs` processes.
 
     Raises:
+        DivtraceError: a replica's workers died.
         NotSievableError: the input has to be loaded as a whole.
         TopologyError: sizes do not divide.
     """
@@ -51,7 +61,7 @@ def sieve(
         files = survey(found.sources, run)
         tasks = [task for world in sorted({world for world, _ in files}) for task in _tasks(world, files, flags)]
     with stage("sieve") as sieving:
-        results = run_tasks(tasks, jobs, progress)
+        results = run_tasks(tasks, jobs, progress) if cluster is None else run_on(cluster, tasks, progress)
         for task, result in zip(tasks, results, strict=True):
             sieving.part(task.name, result.cost)
     worlds: dict[int, SievedWorld] = {}
@@ -62,7 +72,7 @@ def sieve(
         one.operations.merge(result.operations)
         one.replicas[task.replica.ranks] = result.facts
         one.wanted_steps[task.replica.ranks] = _first_steps(result.facts)
-    return _walk(found, files, worlds, flags)
+    return _walk(found, files, worlds, flags, cluster)
 
 
 def _tasks(world: int, files: Mapping[RankId, RankFiles], flags: GroupFlags) -> list[ReplicaTask]:
@@ -86,21 +96,28 @@ def _first_steps(facts: ReplicaFacts) -> set[int]:
 
 
 def _walk(
-    found: Discovery, files: Mapping[RankId, RankFiles], worlds: dict[int, SievedWorld], flags: GroupFlags
+    found: Discovery,
+    files: Mapping[RankId, RankFiles],
+    worlds: dict[int, SievedWorld],
+    flags: GroupFlags,
+    cluster: Cluster | None,
 ) -> Walk:
     """Load what is wanted and walk it; load more as long as the walk needs it."""
     loaded: dict[RankId, tuple[Wanted, RankTrace]] = {}
     for _ in range(_MOST_PASSES):
         with stage("load") as loading:
+            todo: dict[RankId, tuple[RankFacts, Wanted]] = {}
             for world, sieved in worlds.items():
                 for replica, facts in sieved.replicas.items():
                     for rank, one in facts.ranks.items():
                         wanted = _wanted(sieved, replica, facts, one)
                         before = loaded.get((world, rank))
                         if before is None or before[0] != wanted:
-                            trace = _trace((world, rank), one, wanted)
-                            loaded[world, rank] = (wanted, trace)
-                            loading.events += len(trace.records)
+                            todo[world, rank] = (one, wanted)
+            for rank_id, records in _load(todo, cluster):
+                one, wanted = todo[rank_id]
+                loaded[rank_id] = (wanted, _trace(rank_id, one, records))
+                loading.events += len(records)
         traces = _traces(found, files, worlds, {rank: trace for rank, (_, trace) in sorted(loaded.items())})
         with stage("walk"):
             result = walk(traces, flags, {world: _sieved(one) for world, one in worlds.items()}, _missing(worlds))
@@ -115,13 +132,22 @@ def _wanted(sieved: SievedWorld, replica: RankGroup, facts: ReplicaFacts, one: R
     return Wanted(frozenset(facts.suspects), frozenset(sieved.wanted_steps[replica]), frozenset(one.keep), mine)
 
 
-def _trace(rank: RankId, facts: RankFacts, wanted: Wanted) -> RankTrace:
+def _load(
+    todo: Mapping[RankId, tuple[RankFacts, Wanted]], cluster: Cluster | None
+) -> Iterator[tuple[RankId, list[Record]]]:
+    if cluster is None:
+        yield from ((rank, load_wanted(facts, wanted)) for rank, (facts, wanted) in todo.items())
+    else:
+        yield from load_on(cluster, todo)
+
+
+def _trace(rank: RankId, facts: RankFacts, records: list[Record]) -> RankTrace:
     reading = facts.reading
     metas = reading.metas
     return RankTrace(
         id=rank,
         metas=metas,
-        records=load_wanted(facts, wanted),
+        records=records,
         gaps=reading.gaps,
         lost=reading.lost,
         starts_at_zero=reading.first_seq == 0,

@@ -42,10 +42,15 @@ class Wanted:
         return found
 
 
+def needs_reading(facts: RankFacts, wanted: Wanted) -> bool:
+    """False if what is wanted of a rank is still at hand."""
+    at_hand = {record.pos for record in facts.kept}
+    return bool(wanted.requests or wanted.steps or wanted.operations or wanted.positions - at_hand)
+
+
 def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
     """The wanted records of one rank, in order, with their positions in the whole trace."""
-    at_hand = {record.pos for record in facts.kept}
-    if not (wanted.requests or wanted.steps or wanted.operations or wanted.positions - at_hand):
+    if not needs_reading(facts, wanted):
         return facts.kept
     if isinstance(facts.reading, ColumnReading):
         from divtrace.sieve.columnar.select import load_rows
