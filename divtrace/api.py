@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
-from divtrace.errors import DamageError
+from divtrace.errors import DamageError, NoTraceError
+from divtrace.join.input import candidates, without
 from divtrace.report.build import build
 from divtrace.report.model import Report
 from divtrace.report.request import FirstDivergence, Shown, first_divergence_of, show_request
@@ -16,7 +17,7 @@ from divtrace.sieve.cluster import Cluster, check_installed, connected
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.run import sieve
 from divtrace.timing import stage
-from divtrace.trace.discover import discover
+from divtrace.trace.discover import Discovery, discover
 from divtrace.trace.load import load
 from divtrace.trace.model import Traces
 from divtrace.walk.run import Walk, walk
@@ -70,7 +71,7 @@ class Options:
         )
 
 
-def read(paths: Paths, options: Options, progress: OnProgress | None = None) -> Traces:
+def read(paths: Paths, options: Options, progress: OnProgress | None = None, found: Discovery | None = None) -> Traces:
     """Load the traces.
 
     Raises:
@@ -80,7 +81,7 @@ def read(paths: Paths, options: Options, progress: OnProgress | None = None) -> 
         DamageError: `options.strict`, and something is damaged.
     """
     with stage("load") as loading:
-        traces = load(paths, run=options.run, progress=progress)
+        traces = load(paths, run=options.run, progress=progress, found=found)
         loading.events = sum(len(trace.records) for trace in traces.ranks.values())
     if options.strict:
         _refuse_damage(traces)
@@ -109,6 +110,10 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
     """
     with stage("discover"):
         found = discover(paths)
+    return _walk_found(paths, found, options, progress)
+
+
+def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnProgress | None) -> Walk:
     if options.backend == "ray":
         check_installed()
     if sum(source.size or 0 for source in found.sources) >= options.sieve_from and found.sources:
@@ -123,15 +128,49 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
             if options.strict:
                 _refuse_damage(sieved.traces)
             return sieved
-    traces = read(paths, options, progress)
+    traces = read(paths, options, progress, found)
     with stage("walk"):
         return walk(traces, options.groups)
+
+
+def walk_input(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
+    """Read and walk the traces, and what dumps and logs stand beside them or in their place.
+
+    Raises as `walk_traces` does; NoTraceError only if there is no evidence either.
+    """
+    with stage("discover"):
+        found = discover(paths)
+        given = candidates(found)
+    if not given.files:
+        return _walk_found(paths, found, options, progress)
+    from divtrace.evidence.read import read_evidence
+
+    with stage("evidence"):
+        evidence = read_evidence(given.files)
+    if not evidence.files and not evidence.unreadable:
+        return _walk_found(paths, found, options, progress)
+    from divtrace.join.world import evidence_alone, with_evidence
+
+    if options.strict and evidence.unreadable:
+        first = evidence.unreadable[0]
+        raise DamageError(f"{first.path}: {first.what}", hint="leave out --strict to use what is readable")
+    found = without(found, {file.path for file in evidence.files} | {one.path for one in evidence.unreadable})
+    try:
+        walked = _walk_found(paths, found, options, progress)
+    except NoTraceError:
+        if not evidence.files:
+            raise
+        walked = None
+    with stage("evidence"):
+        if walked is None:
+            return evidence_alone(found, evidence, options.groups)
+        return with_evidence(walked, evidence, options.groups)
 
 
 def analyze(
     paths: Paths | str | os.PathLike[str], options: Options | None = None, *, progress: OnProgress | None = None
 ) -> Report:
-    """Find the first divergence in the traces of a run.
+    """Find the first divergence in what a run left: traces, flight-recorder dumps, logs.
 
     Args:
         paths: files and folders; one path alone is fine.
@@ -146,7 +185,7 @@ def analyze(
     """
     chosen = options or Options()
     known = [paths] if isinstance(paths, str | os.PathLike) else paths
-    walked = walk_traces(known, chosen, progress)
+    walked = walk_input(known, chosen, progress)
     with stage("report"):
         return build(walked, max_findings=chosen.max_findings)
 

@@ -113,11 +113,16 @@ class Topology:
 
     def members(self, communicator: str, rank: int) -> RankGroup | None:
         """The ranks of the communicator of this name that holds this rank; None if the name is not known."""
-        groups = self.named.get(_COMMUNICATOR_ALIASES.get(communicator, communicator), ())
+        groups = self.named.get(communicator_name(communicator), ())
         return next((group for group in groups if rank in group), None)
 
 
 _COMMUNICATOR_ALIASES = {"attention_tp": "attn_tp", "attention_cp": "attn_cp", "ep": "moe_ep"}
+
+
+def communicator_name(name: str) -> str:
+    """One name for one group, whichever of its names an engine uses (`attention_tp` is `attn_tp`)."""
+    return _COMMUNICATOR_ALIASES.get(name, name)
 
 
 def layout(sizes: Sizes) -> dict[str, RankGroups]:

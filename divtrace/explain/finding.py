@@ -54,7 +54,7 @@ def attribution(divergence: Divergence, cause: Divergence | None, recorded_stage
         parts.append(
             f"this is first observed here, since {listed(blind)} {'was' if len(blind) == 1 else 'were'} not recorded"
         )
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join(parts)}.{' ' if divergence.remark else ''}{divergence.remark}"
 
 
 def _observed(divergence: Divergence) -> str:

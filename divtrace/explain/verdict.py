@@ -26,11 +26,21 @@ def rank_names(ranks: Iterable[WorldRank], many_worlds: bool) -> str:
 def where(divergence: Divergence) -> str:
     """The key of a finding in a few words."""
     key = divergence.key
-    parts = [f"step {divergence.step}" if divergence.step is not None else "start-up"]
+    parts = [_moment(divergence)]
     if key.req is not None:
         parts.append(f"round {key.round} of {short(key.req)}" if key.round is not None else f"request {short(key.req)}")
     parts.append(key.stage if key.site is None else f"{key.stage}/{short(key.site).strip(chr(34))}")
     return ", ".join(parts)
+
+
+def _moment(divergence: Divergence) -> str:
+    if divergence.step is not None:
+        return f"step {divergence.step}"
+    communicator = divergence.communicator
+    if communicator is None:
+        return "the end of the logs" if divergence.outside else "start-up"
+    name = communicator.comm or "an unnamed communicator"
+    return name if communicator.comm_seq is None else f"{name} #{communicator.comm_seq}"
 
 
 def summary(
@@ -62,7 +72,7 @@ def summary(
         case "uniform_stall":
             return f"All ranks stopped at the same place and nobody waits for anybody; {extent}."
         case "insufficient":
-            missing = f" {rank_names(outcome.ranks, many_worlds)} left no trace;" if outcome.ranks else ""
+            missing = f" {rank_names(outcome.ranks, many_worlds)} left no {outcome.lack};" if outcome.ranks else ""
             return f"Insufficient evidence:{missing} {extent}."
         case _:
             early = _early(ended_early, many_worlds)
@@ -78,6 +88,13 @@ def extent_compared(ranks: int, replicas: int, rounds: int, requests: int, last_
         f"{counted(ranks, 'rank')} in {counted(replicas, 'replica')} agree in {counted(rounds, 'round')} "
         f"of {counted(requests, 'request')}{upto}"
     )
+
+
+def extent_of_dumps(ranks: int, operations: int) -> str:
+    """The same where only dumps were compared."""
+    if not operations:
+        return "nothing could be compared"
+    return f"{counted(operations, 'operation')} of {counted(ranks, 'rank')} compared"
 
 
 def _early(ended_early: Sequence[tuple[WorldRank, Record]], many_worlds: bool) -> str:
@@ -133,7 +150,13 @@ def _next_for(first: Divergence) -> str:
 
 
 def notes(
-    *, healed_without_after: int, overridden: int, by_clock: bool, meta_conflict: bool, no_decision: bool
+    *,
+    healed_without_after: int,
+    overridden: int,
+    by_clock: bool,
+    meta_conflict: bool,
+    no_decision: bool,
+    by_evidence: bool = False,
 ) -> list[str]:
     """What a reader should know besides the findings."""
     found = []
@@ -151,6 +174,8 @@ def notes(
         )
     if overridden:
         found.append(f"{counted(overridden, 'synced value')} replaced by one and the same other value on all ranks.")
-    if no_decision:
+    if by_evidence:
+        found.append("There is no trace: the verdict rests on flight-recorder dumps and logs, which hold no decisions.")
+    elif no_decision:
         found.append("No decision was recorded: the verdict rests on collectives and host records alone.")
     return found

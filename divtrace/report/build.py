@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from msgspec import UNSET
+
 from divtrace.explain import coverage as coverage_words
 from divtrace.explain import verdict as verdict_words
+from divtrace.report import evidence as evidence_report
 from divtrace.report.coverage import coverage, ended_early, ends, request_summaries
 from divtrace.report.findings import finding, finding_id, place
 from divtrace.report.model import (
@@ -18,6 +21,7 @@ from divtrace.report.model import (
     SiteCount,
     Timeout,
     Tool,
+    Wait,
 )
 from divtrace.version import __version__
 from divtrace.walk.divergence import Divergence
@@ -76,7 +80,10 @@ def build(walk: Walk, *, max_findings: int = 1000) -> Report:
         timeouts=_timeouts(walk, names),
         coverage=coverage(walk, names.name, missing),
         notes=tuple(_notes(walk)),
-        next=tuple(verdict_words.next_check(walk.outcome, first, absent, missing, names.many)),
+        next=tuple(_next(walk, first, absent, names.many)),
+        evidence=UNSET
+        if walk.evidence is None
+        else evidence_report.section(walk.evidence, walk.evidence_world, names.key),
         requests=request_summaries(walk),
     )
 
@@ -129,7 +136,18 @@ def _progress(walk: Walk, names: Names) -> Progress:
     ahead = [names.name(world.world, rank) for world in walk.worlds if world.waits for rank in world.waits.ahead]
     cycles = [(world.world, cycle) for world in walk.worlds if world.waits for cycle in world.waits.cycles]
     cycle = [names.name(world, rank) for world, ranks in cycles[:1] for rank in ranks]
-    return Progress(tuple(behind), tuple(ahead), tuple(cycle))
+    waits = [
+        Wait(
+            names.name(world.world, edge.waiter[1]),
+            names.name(world.world, edge.awaited[1]),
+            edge.comm,
+            edge.number if edge.number >= 0 else None,
+        )
+        for world in walk.worlds
+        if world.waits
+        for edge in world.waits.edges
+    ]
+    return Progress(tuple(behind), tuple(ahead), tuple(cycle), tuple(waits))
 
 
 def _replica(world: WorldWalk, replica: ReplicaWalk) -> Replica:
@@ -150,15 +168,15 @@ def _replica(world: WorldWalk, replica: ReplicaWalk) -> Replica:
 def _timeouts(walk: Walk, names: Names) -> tuple[Timeout, ...]:
     found = []
     for timeout in walk.timeouts:
-        operation = timeout.operations[0]
+        text = timeout.text
         found.append(
             Timeout(
-                ranks=tuple(names.name(timeout.world, one.rank) for one in timeout.operations),
-                comm=operation.communicator.name,
-                comm_seq=operation.number if operation.counted else None,
-                op=operation.values.get("op"),
-                source="trace",
-                text=coverage_words.place(operation.last),
+                ranks=tuple(names.name(timeout.world, rank) for rank in timeout.ranks),
+                comm=timeout.comm,
+                comm_seq=timeout.comm_seq,
+                op=timeout.op,
+                source=timeout.source,
+                text=coverage_words.place(timeout.operations[0].last) if text is None else text,
             )
         )
     return tuple(found)
@@ -166,6 +184,10 @@ def _timeouts(walk: Walk, names: Names) -> tuple[Timeout, ...]:
 
 def _extent(walk: Walk) -> str:
     replicas = [replica for replica in replicas_of(walk) if replica.views]
+    evidence = walk.evidence
+    if evidence is not None and not replicas:
+        held = {rank for group in evidence.groups if len(group.lanes) > 1 for rank in group.lanes}
+        return verdict_words.extent_of_dumps(len(held), evidence.compared)
     ranks = sum(len(replica.views) for replica in replicas)
     rounds = sum(sum(replica.requests.values()) for replica in replicas)
     requests = sum(len(replica.requests) for replica in replicas)
@@ -182,5 +204,17 @@ def _notes(walk: Walk) -> list[str]:
         by_clock=walk.roles.by_clock,
         meta_conflict=any(world.meta_conflict for world in walk.worlds),
         no_decision=not decisions,
+        by_evidence=walk.evidence is not None and not walk.traces.ranks,
     )
-    return [*walk.traces.notes, *(note for world in walk.worlds for note in world.topology.notes), *told]
+    grouped = [note for world in walk.worlds for note in world.topology.notes]
+    outside = [] if walk.evidence is None else [*walk.notes, *evidence_report.notes(walk.evidence)]
+    return [*walk.traces.notes, *grouped, *told, *outside]
+
+
+def _next(walk: Walk, first: Divergence | None, absent: list[tuple[int, int]], many: bool) -> list[str]:
+    """One check; without a finding, those that the evidence asks for."""
+    asked = [] if walk.evidence is None or first is not None else evidence_report.next_checks(walk.evidence)
+    if asked and not walk.traces.ranks:
+        return asked
+    told = verdict_words.next_check(walk.outcome, first, absent, walk.missing_fields, many)
+    return told or asked

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from divtrace.align.view import RankView
+from divtrace.evidence.report import EvidenceReport
 from divtrace.explain.coverage import no_trace, reasons
 from divtrace.report.model import Coverage, Damage, End, NotCompared, RankName, RequestSummary
 from divtrace.trace.model import Record
@@ -69,12 +70,15 @@ def coverage(walk: Walk, rank_name: Callable[[int, int], RankName], missing: tup
             whys = reasons(view, unseen, last_record(view))
             if whys:
                 not_compared.append(NotCompared(rank_name(world.world, rank), "; ".join(whys)))
+    evidence = walk.evidence
+    if evidence is not None:
+        not_compared = _with_evidence(not_compared, evidence, walk.evidence_world, rank_name)
     damage = tuple(Damage(one.file, one.line, one.what) for one in traces.damage[:_MOST_DAMAGE])
     return Coverage(
-        files=len(traces.files),
+        files=len(traces.files) + (0 if evidence is None else len(evidence.files)),
         ignored_files=traces.ignored_files,
         events=sum(view.length for world in walk.worlds for view in world.views.values()),
-        ranks=len(traces.ranks),
+        ranks=len(_ranks(walk)),
         bad_lines=traces.bad_lines,
         unknown_fields=traces.unknown_fields,
         duplicates=traces.duplicates,
@@ -83,6 +87,33 @@ def coverage(walk: Walk, rank_name: Callable[[int, int], RankName], missing: tup
         missing_fields=missing,
         damage=damage,
     )
+
+
+def _with_evidence(
+    known: list[NotCompared], evidence: EvidenceReport, world: int, rank_name: Callable[[int, int], RankName]
+) -> list[NotCompared]:
+    """The list with what dumps do not show, one entry for each rank."""
+    whys = {entry.rank: entry.why for entry in known}
+    for rank, why in evidence.not_compared:
+        name = rank_name(world, rank)
+        whys[name] = f"{whys[name]}; {why}" if name in whys else why
+    return [NotCompared(rank, why) for rank, why in sorted(whys.items(), key=lambda entry: _by_number(entry[0]))]
+
+
+def _by_number(rank: RankName) -> tuple[int, int]:
+    world, _, number = str(rank).rpartition("/")
+    return int(world or 0), int(number)
+
+
+def _ranks(walk: Walk) -> set[WorldRank]:
+    """Ranks of which anything was read: a trace, a dump, or a line of a log."""
+    found = set(walk.traces.ranks)
+    evidence = walk.evidence
+    if evidence is not None:
+        told = {dump.rank for dump in evidence.dumps} | {fact.rank for fact in evidence.facts}
+        told |= {operation.rank for operation in evidence.log_operations}
+        found |= {(walk.evidence_world, rank) for rank in told if rank is not None}
+    return found
 
 
 def request_summaries(walk: Walk) -> tuple[RequestSummary, ...]:

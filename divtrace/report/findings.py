@@ -42,7 +42,7 @@ def finding_id(divergence: Divergence) -> str:
 
 def where(record: Record) -> Where:
     """Where a record stands."""
-    return Where(record.file, row=record.line) if record.is_row else Where(record.file, line=record.line)
+    return Where(record.file, row=record.line) if record.is_row else Where(record.file, line=record.line or None)
 
 
 def lag(cause: Divergence, effect: Divergence) -> Lag:
@@ -59,7 +59,9 @@ def lag(cause: Divergence, effect: Divergence) -> Lag:
     for rank in sorted(cause.records.keys() & effect.records.keys()):
         before, after = cause.records[rank], effect.records[rank]
         if before is not None and after is not None:
-            events = after.pos - before.pos
+            # Positions in a trace and in a dump are no distance; nor are those in different files of evidence.
+            if cause.outside == effect.outside and (not cause.outside or before.file == after.file):
+                events = after.pos - before.pos
             if before.event.ts is not None and after.event.ts is not None:
                 ns = after.event.ts - before.event.ts
             break
@@ -110,7 +112,7 @@ def finding(divergence: Divergence, roles: Roles, recorded_stages: Collection[st
         phase=key.phase,
         n=key.n,
         comm=UNSET if communicator is None else communicator.comm,
-        comm_ranks=UNSET if communicator is None else communicator.comm_ranks,
+        comm_ranks=UNSET if communicator is None else communicator.comm_ranks or None,
         comm_seq=UNSET if communicator is None else communicator.comm_seq,
         field=divergence.field,
         index=divergence.index,

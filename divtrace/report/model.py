@@ -109,12 +109,23 @@ class SiteCount(msgspec.Struct, frozen=True):
     count: int
 
 
+class Wait(msgspec.Struct, frozen=True):
+    """One rank is stuck in an operation that another has not issued."""
+
+    rank: RankName
+    waits_for: RankName
+    comm: str
+    comm_seq: int | None
+
+
 class Progress(msgspec.Struct, frozen=True):
     """Who is waited for, who went further than the rest, and the first crossed order, flat."""
 
     behind: tuple[RankName, ...]
     ahead: tuple[RankName, ...]
     cycle: tuple[RankName, ...]
+    waits: tuple[Wait, ...] = ()
+    """For every rank that waits for somebody who is behind, one operation; of a crossed order those of the cycle."""
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -188,6 +199,53 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """The first of the bad lines and damaged files, with file and line."""
 
 
+class EvidenceFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file that is no trace and told something."""
+
+    path: str
+    kind: Literal["flight-recorder", "ras", "inspector", "log"]
+    rank: int | None
+    """The rank of the whole file, if it belongs to one."""
+    operations: int
+    facts: int
+    """Other things that it told: timeouts, exceptions, batches and so on."""
+
+
+class LastOperation(msgspec.Struct, frozen=True):
+    """The last operation that a dump holds."""
+
+    comm: str
+    comm_seq: int | None
+    op: str
+    state: str
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank's dump shows: from its first to its last entry, and no further."""
+
+    file: str | None
+    """Null: the rank left no dump."""
+    first_record: int | None
+    last_record: int | None
+    from_start: bool
+    """Nothing was dropped before the first entry."""
+    active_only: bool
+    """Completed operations are not in the dump: what it lacks may have been issued."""
+    horizon: str | None
+    """Why nothing is said past its end; null where its end is the rank's own."""
+    last: LastOperation | None
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Dumps and logs among the input."""
+
+    files: tuple[EvidenceFile, ...]
+    operations: int
+    not_understood: dict[str, int]
+    """By format: lines that look like it and are not understood."""
+    windows: dict[str, Window]
+
+
 class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One request of one replica, for reporters that list them all."""
 
@@ -229,6 +287,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     next: tuple[str, ...]
     """One check that would separate the remaining explanations."""
+    evidence: Evidence | UnsetType = UNSET
+    """Absent if the input holds traces only."""
     requests: tuple[RequestSummary, ...] | UnsetType = UNSET
     """Every request, for reporters; too many for the JSON report, which leaves them out."""
 

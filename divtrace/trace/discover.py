@@ -96,6 +96,11 @@ class _Walk:
         return False
 
 
+def is_trace_name(name: str) -> bool:
+    """Whether a file in a folder is taken for a trace."""
+    return _TRACE_NAME.search(name) is not None
+
+
 def reason(error: OSError) -> str:
     """What the operating system says, without the path, which stands beside it anyway."""
     return error.strerror or type(error).__name__

@@ -46,6 +46,8 @@ class Walk:
     """Decisions that no rank recorded anywhere."""
     evidence: EvidenceReport | None = None
     """What dumps and logs among the input support; None if there were none."""
+    evidence_world: int = 0
+    """The world that they belong to."""
     notes: tuple[str, ...] = ()
     """What is to be said about how evidence and traces fit together."""
 

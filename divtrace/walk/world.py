@@ -173,7 +173,7 @@ def walk_world(
         differences = mismatch(match)
         if differences:
             walk.collective_divergences.append(_divergence(match, differences, home))
-    _add_crossed_orders(walk, home)
+    _add_crossedorders_of(walk, home)
     return walk
 
 
@@ -193,7 +193,7 @@ def _divergence(match: OperationMatch, differences: list[Difference], home: Mapp
         ranks=ranks,
         odd_ranks=odd.by_majority(first.compared, ranks) or (),
         records={rank: match.by_rank[rank].issue for rank in ranks},
-        orders=_orders([match.by_rank[rank] for rank in ranks], home),
+        orders=orders_of([match.by_rank[rank] for rank in ranks], home),
         field=first.name,
         index=first.index,
         values=first.values,
@@ -212,7 +212,7 @@ def _communicator(operation: Operation) -> CommunicatorKey:
     return CommunicatorKey(name, operation.communicator.ranks, operation.number if operation.counted else None)
 
 
-def _orders(operations: Sequence[Operation], home: Mapping[int, ReplicaWalk]) -> dict[int, Order]:
+def orders_of(operations: Sequence[Operation], home: Mapping[int, ReplicaWalk]) -> dict[int, Order]:
     """Where operations of one number stand in each replica: as on the lowest rank that issued it there."""
     orders: dict[int, Order] = {}
     for operation in operations:
@@ -240,7 +240,7 @@ def collective_order(operation: Operation, replica: ReplicaWalk) -> Order:
     return Order(start, stage_order("schedule"), math.inf, 1, operation.issue.pos, tie)
 
 
-def _add_crossed_orders(walk: WorldWalk, home: Mapping[int, ReplicaWalk]) -> None:
+def _add_crossedorders_of(walk: WorldWalk, home: Mapping[int, ReplicaWalk]) -> None:
     """A crossed order is a finding at the pending operation of its lowest rank, unless one of its operations is one."""
     if walk.waits is None:
         return
@@ -271,7 +271,7 @@ def _add_crossed_orders(walk: WorldWalk, home: Mapping[int, ReplicaWalk]) -> Non
                 ranks=tuple(sorted(cycle)),
                 odd_ranks=(),
                 records={operation.rank: operation.issue for operation in operations},
-                orders=_orders(operations, home),
+                orders=orders_of(operations, home),
                 field="comm",
                 values=names,
                 differences=(Difference("comm", "collective-order", "shape", None, names, names),),

@@ -1,0 +1,1 @@
+"""Traces and other evidence brought together: dumps and logs beside traces, or alone."""

@@ -1,0 +1,159 @@
+"""Evidence beside the traces of a world, or in place of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from divtrace.evidence.analyse import conclude
+from divtrace.evidence.coordinates import Coordinates, global_rank
+from divtrace.evidence.naming import group_name
+from divtrace.evidence.read import Evidence
+from divtrace.evidence.report import EvidenceReport
+from divtrace.evidence.resolve import PlaceRank
+from divtrace.join.findings import add_findings
+from divtrace.join.operations import GroupJoin, TraceOperations, join_groups
+from divtrace.join.timeouts import by_source, joined_timeouts
+from divtrace.topology import RankGroups, Sizes, communicator_name, topology
+from divtrace.trace.discover import Discovery
+from divtrace.trace.model import Damage, Traces
+from divtrace.walk.judge import ReplicaWalk
+from divtrace.walk.progress import Waits, from_relation
+from divtrace.walk.run import DECISIONS, Walk, concluded
+from divtrace.walk.world import GroupFlags, Outside, WorldWalk, expected_ranks, world_sizes
+
+
+def with_evidence(walk: Walk, evidence: Evidence, flags: GroupFlags) -> Walk:
+    """The walk of the traces, with all that the evidence adds; evidence belongs to world 0, or else the lowest."""
+    world = next((one for one in walk.worlds if one.world == 0), walk.worlds[0])
+    sizes = world_sizes(world.metas, flags)
+    assumed = sizes is None and len(world.topology.replicas) == 1 and bool(world.topology.notes)
+    report = conclude(
+        evidence,
+        topology=world.topology,
+        place_rank=_placing(sizes, world.world),
+        replicas=None if assumed else [one.ranks for one in world.topology.replicas],
+        known_ranks=sorted({*world.views, *expected_ranks(world.topology)}),
+    )
+    traces = TraceOperations(world)
+    joins = join_groups(report.groups, traces)
+    _complete(world, report, joins)
+    walk.traces.damage = _damage(walk.traces.damage, report)
+    notes = [
+        f"Of {label} in the dumps and in the traces neither numbers nor order match; they are not joined."
+        for label, join in joins.items()
+        if join.by is None
+    ]
+    timeouts, more = joined_timeouts(report, world.world, traces, joins)
+    joined = concluded(walk.traces, walk.worlds, walk.missing_fields)
+    return dataclasses.replace(
+        joined,
+        timeouts=by_source([*joined.timeouts, *timeouts]),
+        evidence=report,
+        evidence_world=world.world,
+        notes=(*notes, *more),
+    )
+
+
+def evidence_alone(found: Discovery, evidence: Evidence, flags: GroupFlags) -> Walk:
+    """The walk of an input without traces: one world, whose ranks and groups come from the evidence.
+
+    Raises:
+        TopologyError: the sizes of the command line do not divide.
+    """
+    sizes = world_sizes({}, flags)
+    stated = topology((), parallel=sizes, groups=_stated_groups(flags)) if sizes or flags.attn_tp_groups else None
+    report = conclude(
+        evidence,
+        topology=stated,
+        place_rank=_placing(sizes, 0),
+        replicas=None if stated is None else [one.ranks for one in stated.replicas],
+        known_ranks=() if stated is None else expected_ranks(stated),
+    )
+    groups = _stated_groups(flags) or (None if sizes else _recorded_groups(report))
+    world = WorldWalk(0, topology(report.ranks, parallel=sizes, groups=groups), {}, {})
+    if not report.ranks:
+        world.topology = dataclasses.replace(world.topology, replicas=(), notes=())
+    world.replicas = [ReplicaWalk(index, 0, one, {}) for index, one in enumerate(world.topology.replicas)]
+    world.waits = Waits((), (), (), ())
+    _complete(world, report, {})
+    traces = Traces(
+        ranks={},
+        files=(),
+        ignored_files=found.ignored_files,
+        damage=_damage(found.damage, report),
+        bad_lines=0,
+        unknown_fields={},
+        duplicates=0,
+        notes=[],
+        runs=(),
+        shared_metas=[],
+    )
+    joined = concluded(traces, [world], DECISIONS)
+    timeouts, _ = joined_timeouts(report, 0, TraceOperations(world), {})
+    return dataclasses.replace(joined, timeouts=by_source(timeouts), evidence=report)
+
+
+def _stated_groups(flags: GroupFlags) -> dict[str, RankGroups] | None:
+    return {"attn_tp": flags.attn_tp_groups} if flags.attn_tp_groups else None
+
+
+def _recorded_groups(report: EvidenceReport) -> dict[str, RankGroups] | None:
+    """The attn_tp groups that the dumps name, or the replicas that the prefixes of log lines name; None if neither."""
+    named = {
+        group.members
+        for group in report.groups
+        if communicator_name(group_name(group.comm.desc)) == "attn_tp" and not group.open
+    }
+    if named and sum(map(len, named)) == len({rank for members in named for rank in members}):
+        return {"attn_tp": tuple(sorted(named))}
+    by_index: dict[int, set[int]] = {}
+    for fact in report.facts:
+        if fact.rank is not None and fact.coordinates is not None and fact.coordinates.dp is not None:
+            by_index.setdefault(fact.coordinates.dp, set()).add(fact.rank)
+    if len(by_index) > 1 and sum(map(len, by_index.values())) == len(set().union(*by_index.values())):
+        return {"attn_tp": tuple(tuple(sorted(ranks)) for _, ranks in sorted(by_index.items()))}
+    return None
+
+
+def _placing(sizes: Sizes | None, world: int) -> PlaceRank:
+    """Global ranks of engine coordinates; a data-parallel index without DP attention names another world."""
+
+    def place(coordinates: Coordinates) -> int | None:
+        if sizes is not None and sizes.attention_dp == 1 and coordinates.dp not in (None, world):
+            return None
+        return global_rank(coordinates, tp=None if sizes is None else sizes.tp, pp=1 if sizes is None else sizes.pp)
+
+    return place
+
+
+def _complete(world: WorldWalk, report: EvidenceReport, joins: dict[str, GroupJoin]) -> None:
+    """Add to a world what the evidence shows: findings, who waits, who failed."""
+    held: dict[str, set[int]] = {}
+    for group in report.groups:
+        if len(group.lanes) > 1:
+            held.setdefault(group.label, set()).update(group.lanes)
+    add_findings(report, world, joins)
+    timeouts = report.timeouts
+    world.outside = Outside(
+        failing=frozenset(report.failing),
+        failed=frozenset(report.failed),
+        compared=frozenset().union(*held.values()) if report.compared else frozenset(),
+        stalled=report.verdict == "uniform_stall" and not (set(expected_ranks(world.topology)) - set(report.ranks)),
+        undecided=report.undecided,
+        timed_out=frozenset(rank for timeout in timeouts for rank in timeout.ranks),
+        timeout_known=bool(timeouts),
+        absent=tuple(rank for rank, window in report.windows.items() if window.file is None),
+    )
+    own = world.waits
+    if own is None or not (own.behind or own.cycles):
+        pending = () if own is None else own.pending
+        outside = from_relation(report.waits, pending)
+        if outside.behind or outside.ahead or outside.cycles:
+            world.waits = outside
+
+
+def _damage(known: Iterable[Damage], report: EvidenceReport) -> list[Damage]:
+    """Damage of the input, with the evidence that could not be read."""
+    found = [*known, *(Damage(one.path, one.line, one.what) for one in report.unreadable)]
+    return sorted(found, key=lambda one: (one.file, one.line or 0, one.what))
