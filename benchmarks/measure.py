@@ -1,0 +1,79 @@
+"""Running commands in turn and comparing what they took."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Command = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run of one command."""
+
+    cpu: float
+    """Seconds, user and system, of the process and its children."""
+    wall: float
+    """Seconds."""
+    peak: float
+    """MiB of resident memory, of the largest of its processes."""
+    status: int
+    said: str
+    """The last line of its output."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """All runs of several commands, which took turns."""
+
+    samples: Mapping[str, list[Sample]]
+
+    def median(self, name: str, what: str = "cpu") -> float:
+        """The median of one figure of a command."""
+        return float(statistics.median(getattr(one, what) for one in self.samples[name]))
+
+    def ratio(self, name: str, other: str, what: str = "cpu") -> float:
+        """The median of the ratios of `name` to `other`, each of runs that followed each other."""
+        pairs = zip(self.samples[name], self.samples[other], strict=True)
+        return float(statistics.median(getattr(one, what) / getattr(two, what) for one, two in pairs))
+
+
+class CommandError(Exception):
+    """A command ended with a status that it should not have."""
+
+
+def once(command: Command, environment: Mapping[str, str] | None = None) -> Sample:
+    """Run a command to its end."""
+    began = time.perf_counter()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
+    ) as child:
+        said = b"" if child.stdout is None else child.stdout.read()
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    lines = said.decode(errors="replace").strip().splitlines()
+    peak = used.ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    wall = time.perf_counter() - began
+    return Sample(used.ru_utime + used.ru_stime, wall, peak, child.returncode, lines[-1] if lines else "")
+
+
+def in_turn(commands: Mapping[str, Command], runs: int, *, allowed: Mapping[str, Sequence[int]] | None = None) -> Runs:
+    """Run all commands one after another, `runs` times, so that what disturbs the machine disturbs them alike.
+
+    Raises:
+        CommandError: a command ended with a status other than 0, or those `allowed` for it.
+    """
+    samples: dict[str, list[Sample]] = {name: [] for name in commands}
+    for _ in range(runs):
+        for name, command in commands.items():
+            sample = once(command)
+            if sample.status not in (allowed or {}).get(name, (0,)):
+                raise CommandError(f"{name}: exit status {sample.status}: {sample.said[:300]}")
+            samples[name].append(sample)
+    return Runs(samples)
