@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from divtrace.cli._options import Terminal
     from divtrace.trace.load import Progress
@@ -51,7 +50,7 @@ class Console:
             say(f"divtrace: {text}")
 
     @contextmanager
-    def progress_bar(self, paths: Sequence[Path]) -> Iterator[Progress | None]:
+    def progress_bar(self, paths: Sequence[str]) -> Iterator[Progress | None]:
         """A function that takes bytes read and bytes in all, and draws a bar of them; None if nobody would see it.
 
         Nothing is drawn in the first half second: most inputs are read by then.

@@ -11,7 +11,6 @@ import functools
 import inspect
 from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -33,8 +32,10 @@ def option(*names: str, help: str, **more: Any) -> Any:  # noqa: A002 - typer's 
 
 
 Paths = Annotated[
-    list[Path],
-    typer.Argument(metavar="PATH", help="Trace files, and folders to read recursively.", show_default=False),
+    list[str],  # not Path, which would make one slash of the two in s3://
+    typer.Argument(
+        metavar="PATH", help="Trace files, and folders to read recursively; also s3:// and gs://.", show_default=False
+    ),
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
@@ -56,7 +55,7 @@ def round_down(number: float) -> int:
 class Bar:
     """A bar of bytes read, which appears after `PATIENCE` and leaves nothing behind."""
 
-    def __init__(self, paths: Sequence[Path] = ()) -> None:
+    def __init__(self, paths: Sequence[str] = ()) -> None:
         """Start the clock; draw nothing. `paths` is the input, from which the number of events is estimated."""
         self._paths = paths
         self._bar: Progress | None = None
@@ -96,7 +95,7 @@ class Bar:
         self._bar.update(self._task, completed=done, total=total)
 
 
-def _bytes_per_event(paths: Sequence[Path]) -> float | None:
+def _bytes_per_event(paths: Sequence[str]) -> float | None:
     from divtrace.trace.density import bytes_per_event
     from divtrace.trace.discover import discover
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 from divtrace.events import Event, Meta
 from divtrace.trace.compression import PARQUET, open_stream
-from divtrace.trace.discover import Source
+from divtrace.trace.discover import Source, reason
 from divtrace.trace.lines import Lines, split_lines
 from divtrace.trace.model import Damage, Record
 from divtrace.trace.records import BadRecordError, decode_line
@@ -15,6 +16,14 @@ from divtrace.trace.records import BadRecordError, decode_line
 
 class NotSievableError(Exception):
     """The input is not in the order that the sieve needs; it has to be loaded as a whole."""
+
+
+def opened(source: Source) -> BinaryIO:
+    """A file that was there when the input was looked over; raises NotSievableError if it is not any more."""
+    try:
+        return source.open()
+    except OSError as error:
+        raise NotSievableError(f"{source.name}: {reason(error)}") from error
 
 
 @dataclass(slots=True)
@@ -73,7 +82,7 @@ class Cursor:
         behind = 0
         for source in sources:
             self._source = source
-            with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
+            with opened(source) as file:
                 stream = open_stream(file, source.size)
                 if stream.peek(4) == PARQUET:
                     raise NotSievableError(source.name)

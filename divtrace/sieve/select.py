@@ -10,9 +10,10 @@ import msgspec
 
 from divtrace.events import Event
 from divtrace.sieve.columnar.cursor import ColumnReading
-from divtrace.sieve.cursor import LineSpan
+from divtrace.sieve.cursor import LineSpan, NotSievableError, Reading, opened
 from divtrace.sieve.facts import RankFacts
 from divtrace.trace.compression import open_stream
+from divtrace.trace.discover import Source
 from divtrace.trace.lines import Lines, split_lines
 from divtrace.trace.model import Record
 from divtrace.trace.records import BadRecordError, decode_line
@@ -49,7 +50,11 @@ def needs_reading(facts: RankFacts, wanted: Wanted) -> bool:
 
 
 def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
-    """The wanted records of one rank, in order, with their positions in the whole trace."""
+    """The wanted records of one rank, in order, with their positions in the whole trace.
+
+    Raises:
+        NotSievableError: a file cannot be read any more as it was before.
+    """
     if not needs_reading(facts, wanted):
         return facts.kept
     if isinstance(facts.reading, ColumnReading):
@@ -63,13 +68,19 @@ def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
     for first_span, last_span in _by_file(spans):
         source = spans[first_span].source
         inside = spans[first_span:last_span]
-        with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
+        with opened(source) as file:
             for block in split_lines(open_stream(file, source.size)):
                 for pos, number, line in _candidates(block, inside, ranges, needles):
                     event = _decode(line)
                     if event is not None and _is_wanted(event, pos, wanted):
                         records.append(Record(event, pos, source.name, number, False))
+                if block.cut is not None and not _is_known(block.cut, source, facts.reading):
+                    raise NotSievableError(f"{source.name} could be read further before: {block.cut}")
     return records
+
+
+def _is_known(cut: str, source: Source, reading: Reading) -> bool:
+    return any(one.file == source.name and one.what == cut for one in (*reading.damage, *reading.bad))
 
 
 def _by_file(spans: list[LineSpan]) -> Iterator[tuple[int, int]]:

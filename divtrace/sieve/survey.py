@@ -62,7 +62,7 @@ def survey(sources: Iterable[Source], run: str | None) -> dict[RankId, RankFiles
 def _start(source: Source) -> _Start:
     metas: list[Meta] = []
     try:
-        with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
+        with source.open() as file:
             stream = open_stream(file, source.size)
             if stream.peek(4) == PARQUET and stream.plain and source.size is not None:
                 from divtrace.sieve.columnar.survey import parquet_start

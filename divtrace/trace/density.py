@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import BinaryIO
 
 from divtrace.trace.compression import PARQUET, StreamDamage, open_stream
 from divtrace.trace.discover import Source
@@ -29,10 +30,10 @@ def _sample(source: Source) -> tuple[int, int]:
     size = source.size or 0
     lines = 0
     try:
-        with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
+        with source.open() as file:
             stream = open_stream(file, min(size, _SAMPLE))
             if stream.peek(4) == PARQUET:
-                return (size, _rows(source)) if stream.plain else (0, 0)
+                return (size, _rows(file)) if stream.plain else (0, 0)
             try:
                 for chunk in stream:
                     lines += chunk.count(b"\n")
@@ -43,11 +44,11 @@ def _sample(source: Source) -> tuple[int, int]:
         return 0, 0
 
 
-def _rows(source: Source) -> int:
+def _rows(file: BinaryIO) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return int(pq.read_metadata(source.path).num_rows)
+        return int(pq.read_metadata(file).num_rows)
     except (OSError, pa.ArrowException):
         return 0

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from divtrace.errors import UsageError
 from divtrace.trace.model import Damage
@@ -22,11 +23,19 @@ class Source:
     """One trace file, before it is read."""
 
     path: str
-    """For the operating system; may hold bytes that are not UTF-8, as surrogates."""
+    """For the operating system; may hold bytes that are not UTF-8, as surrogates. Or an address in object storage."""
     name: str
     """For the report: relative to the input, `/` between folders, valid Unicode."""
     size: int | None
     """Bytes it had when the input was looked over; None for a pipe, which is read to its end."""
+
+    def open(self) -> BinaryIO:
+        """The file, to be read from front to back; raises OSError."""
+        if is_remote(self.path):
+            from divtrace.trace.remote import open_object
+
+            return open_object(self.path)
+        return open(self.path, "rb")  # noqa: PTH123 - the path may hold surrogates
 
     @property
     def rank(self) -> int | None:
@@ -101,13 +110,18 @@ def is_trace_name(name: str) -> bool:
     return _TRACE_NAME.search(name) is not None
 
 
+def is_remote(path: str) -> bool:
+    """Whether a path is an address in object storage."""
+    return path.startswith(("s3://", "gs://", "gcs://"))
+
+
 def reason(error: OSError) -> str:
     """What the operating system says, without the path, which stands beside it anyway."""
     return error.strerror or type(error).__name__
 
 
 def discover(paths: Sequence[str | os.PathLike[str]]) -> Discovery:
-    """Find the trace files in `paths`, files and directories in any order.
+    """Find the trace files in `paths`, files and directories in any order, also addresses such as `s3://bucket/key`.
 
     A file is taken once, however many ways lead to it. Files named themselves are always taken; in directories the
     name decides. What cannot be listed or looked at is damage, not a failure.
@@ -117,7 +131,16 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Discovery:
     """
     if not paths:
         raise UsageError("no trace was given", hint="name the folder that holds the trace of every rank")
-    arguments = sorted({os.path.abspath(os.fspath(path)) for path in paths})  # noqa: PTH100 - keeps surrogates
+    given = [os.fspath(path) for path in paths]
+    remote = [path for path in given if is_remote(path)]
+    if remote:
+        from divtrace.trace.remote import find
+
+        local = [path for path in given if not is_remote(path)]
+        found = discover(local) if local else Discovery()
+        find(remote, found, alone=not local)
+        return found
+    arguments = sorted({os.path.abspath(path) for path in given})  # noqa: PTH100 - keeps surrogates
     walk = _Walk()
     folders = []
     for argument in arguments:

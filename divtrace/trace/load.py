@@ -25,7 +25,7 @@ def read_blocks(source: Source) -> Iterator[Block]:
     Damage comes as part of the blocks; nothing that the file holds raises.
     """
     try:
-        with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
+        with source.open() as file:
             stream = open_stream(file, source.size)
             magic = stream.peek(4)
             if magic == PARQUET:

@@ -141,7 +141,7 @@ def test_what_cannot_be_opened_costs_only_itself(tmp_path: Path, monkeypatch: py
 
     # The superuser of a container may read everything, so refusal is played.
     monkeypatch.setattr("divtrace.trace.discover.os.access", lambda path, _mode: not path.endswith("rank3.jsonl"))
-    monkeypatch.setattr("divtrace.trace.load.open", refuse_open, raising=False)
+    monkeypatch.setattr("divtrace.trace.discover.open", refuse_open, raising=False)
     monkeypatch.setattr("divtrace.trace.discover.os.scandir", refuse_scandir)
 
     traces = load([tmp_path])

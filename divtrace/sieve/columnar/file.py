@@ -10,10 +10,11 @@ import msgspec
 
 from divtrace.events import FIELDS, Meta
 from divtrace.sieve.cursor import NotSievableError
-from divtrace.trace.discover import Source
+from divtrace.trace.discover import Source, is_remote
 from divtrace.trace.parquet import META_KEY
 from divtrace.trace.provenance import PREFIX, Provenance, provenance_of
 from divtrace.trace.records import BadRecordError, check_integers
+from divtrace.trace.remote import open_random
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +38,10 @@ class ParquetTrace:
 
         self.source = source
         try:
-            plain = parquet.ParquetFile(source.path, memory_map=False)
+            # An object of a storage is opened once for all that is read of it.
+            self._object = open_random(source.path) if is_remote(source.path) else None
+            where = source.path if self._object is None else self._object
+            plain = parquet.ParquetFile(where, memory_map=False)
             schema = plain.schema_arrow
             self.provenance: Provenance | None = provenance_of(plain.metadata.metadata or {})
             recorded = None if self.provenance is None else frozenset(self.provenance.fields)
@@ -54,7 +58,7 @@ class ParquetTrace:
             texts = [
                 name for name, arrow in self.fields.items() if _TYPES[name] == "str" and not pa.types.is_null(arrow)
             ]
-            self.file = parquet.ParquetFile(source.path, memory_map=False, read_dictionary=texts)
+            self.file = parquet.ParquetFile(where, memory_map=False, read_dictionary=texts)
         except (pa.ArrowException, OSError, ValueError, UnicodeError) as error:
             raise NotSievableError(f"{source.name}: {error}") from error
         metadata = self.file.metadata
@@ -151,6 +155,11 @@ class ParquetTrace:
 
     def raw(self, start: int, size: int) -> bytes:
         """Bytes of the file."""
+        if self._object is not None:
+            try:
+                return bytes(self._object.read_at(size, start))
+            except OSError as error:
+                raise NotSievableError(f"{self.source.name}: {error}") from error
         if self._bytes is None:
             self._bytes = open(self.source.path, "rb")  # noqa: PTH123, SIM115 - may hold surrogates; closed below
         return os.pread(self._bytes.fileno(), size, start)
@@ -160,6 +169,8 @@ class ParquetTrace:
         self.file.close()
         if self._bytes is not None:
             self._bytes.close()
+        if self._object is not None:
+            self._object.close()
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
