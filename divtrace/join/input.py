@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from divtrace.trace.discover import Discovery, is_trace_name
+from divtrace.trace.discover import Discovery, is_remote, is_trace_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,10 @@ def candidates(found: Discovery) -> Candidates:
     """Sort the files of an input; of traces in folders at most the first bytes are read."""
     doubtful = {}
     for source in found.sources:
-        # A pipe can be read only once.
-        if source.size is not None and (not is_trace_name(source.name) or _begins_like_inspector(source.path)):
+        # A pipe can be read only once, and evidence is read from files of this machine.
+        if source.size is None or is_remote(source.path):
+            continue
+        if not is_trace_name(source.name) or _begins_like_inspector(source.path):
             doubtful[source.name] = Path(source.path)
     return Candidates({**found.others, **doubtful}, frozenset(doubtful))
 
