@@ -14,6 +14,8 @@ from divtrace.trace.lines import Lines
 from divtrace.trace.model import Record
 from divtrace.trace.provenance import Origins
 
+_LONGEST_TAIL = 4096
+"""Records of the last step that are kept at hand."""
 _AHEAD = 512
 """Rows that are made events at once where rows are taken one by one."""
 
@@ -34,6 +36,9 @@ class ColumnReading(Reading):
     """What reading one rank's Parquet files showed."""
 
     pieces: list[Piece] = field(default_factory=list)
+    tail: list[Record] = field(default_factory=list)
+    """All records from the position `tail_from` on."""
+    tail_from: int = 0
     names: list[str] = field(default_factory=list)
     """Files that the records were in before a conversion; empty if there was none."""
 
@@ -55,6 +60,7 @@ class ParquetCursor(Cursor):
         self.reading = ColumnReading(metas=list(metas))
         self.chunk: Chunk | None = None
         self._last: Chunk | None = None
+        self._prepared: Chunk | None = None
         self._chunks = self._all_chunks()
         self._events: list[Event] = []
         self._events_from = 0
@@ -100,12 +106,18 @@ class ParquetCursor(Cursor):
             chunk = self.chunk
             if not chunk.rows:
                 continue
-            chunk.find_order()
-            self._check_rows(chunk)
             piece = Piece(self.pos, chunk.trace.source, chunk.groups, chunk.rows, chunk.first_row)
             self.reading.pieces.append(piece)
             self.bytes_read += (chunk.trace.source.size or 0) * chunk.rows // max(chunk.trace.rows, 1)
         return True
+
+    def prepare(self) -> None:
+        """Find the order of the chunk's rows, and check what every row has to say; once for each chunk."""
+        if self.chunk is not None and self.chunk is not self._prepared:
+            self._prepared = self.chunk
+            self.chunk.load(("seq", "rank", "world", "stage", "kind"))
+            self.chunk.find_order()
+            self._check_rows(self.chunk)
 
     def _check_rows(self, chunk: Chunk) -> None:
         """Hold the rank and the world of every row against this cursor's; count what is unknown."""
@@ -133,13 +145,34 @@ class ParquetCursor(Cursor):
 
     def still_at_hand(self, positions: Iterable[int]) -> list[Record]:
         """Those records at these positions whose rows are in the last chunk."""
-        import pyarrow as pa
-
         if self._last is None or not self.reading.pieces:
             return []
         chunk, first = self._last, self.reading.pieces[-1].pos
         chunk.sort()
         rows = [pos - first for pos in sorted(positions) if pos >= first]
+        if chunk is not self._prepared:
+            return []
+        found = self._records(chunk, rows)
+        self.reading.tail_from = first + self._tail(chunk)
+        self.reading.tail = self._records(chunk, list(range(self.reading.tail_from - first, chunk.rows)))
+        return found
+
+    def _tail(self, chunk: Chunk) -> int:
+        """The row of a chunk from which on its last step lies, if that is not far from the end."""
+        import pyarrow.compute as pc
+
+        step = chunk.column("step")
+        if step is None:
+            return chunk.rows
+        highest = pc.max(step).as_py()
+        at = pc.index(step, value=highest).as_py() if highest is not None else -1
+        return at if 0 <= at and chunk.rows - at <= _LONGEST_TAIL else chunk.rows
+
+    def _records(self, chunk: Chunk, rows: list[int]) -> list[Record]:
+        """Some rows of the last chunk as records."""
+        import pyarrow as pa
+
+        first = self.reading.pieces[-1].pos
         indices = pa.array(rows, pa.int64())
         origins = Origins(chunk.trace.source.name, chunk.origin_columns(indices), chunk.trace.provenance)
         found = []
@@ -156,6 +189,7 @@ class ParquetCursor(Cursor):
         """
         if not self.fill() or self.chunk is None:
             return None
+        self.prepare()
         self.chunk.sort()
         at = self.index - self._events_from
         if not 0 <= at < len(self._events):

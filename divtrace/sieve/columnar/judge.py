@@ -213,32 +213,31 @@ class Judge:
         if not rounds.count:
             self._finish(lives)
             return
-        codes, numbers = rounds.code.to_pylist(), rounds.number.to_pylist()
-        last: dict[int, int] = {}
-        fresh: dict[int, int] = {}
-        seen = {code: live.rounds for code, live in lives.items()}
-        for index, (code, number) in enumerate(zip(codes, numbers, strict=True)):
-            if number > seen[code]:
-                fresh[code] = fresh.get(code, 0) + 1
-            at = last.get(code)
-            if at is None or numbers[at] < number:
-                last[code] = index
-        indices = pa.array(list(last.values()), pa.int64())
+        seen = self._by_code({code: live.rounds for code, live in lives.items()}).take(rounds.code)
+        counts = pc.value_counts(rounds.code.filter(pc.greater(rounds.number, seen)))
+        fresh = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
+        codes = pc.unique(rounds.code)
+        # The last of every request: the first that is found from behind.
+        behind = pc.subtract(pa.scalar(rounds.count - 1, pa.int64()), pc.cumulative_sum(_ones(rounds.count)))
+        indices = pc.index_in(codes, rounds.code.take(pc.add(behind, 1)))
+        indices = pc.subtract(pa.scalar(rounds.count - 1, pa.int64()), indices.cast(pa.int64()))
+        last = dict(zip(codes.to_pylist(), rounds.number.take(indices).to_pylist(), strict=True))
+        numbers = rounds.number.take(rounds.previous.take(indices)).to_pylist()
         earlier = rounds.previous.take(indices)
         lengths, tokens = rounds.new_seq_len.take(earlier).to_pylist(), rounds.last_token.take(earlier).to_pylist()
         finished = rounds.finished.take(earlier).to_pylist()
-        for (code, index), length, token, over, at in zip(
-            last.items(), lengths, tokens, finished, earlier.to_pylist(), strict=True
+        for (code, number), length, token, over, before in zip(
+            last.items(), lengths, tokens, finished, numbers, strict=True
         ):
             live = lives[code]
             if fresh.get(code):
                 self._requests._facts.requests[live.req] += fresh[code]
-                live.rounds = max(live.rounds, numbers[index])
-            if at is not None:
-                live.number, live.progress = numbers[at], _COMMITTED
+                live.rounds = max(live.rounds, number)
+            if before is not None:
+                live.number, live.progress = before, _COMMITTED
                 live.new_seq_len, live.last_token = length, token
                 if over:
-                    live.over_after = numbers[at]
+                    live.over_after = before
         mask = pc.is_in(self._keys, rounds.keys.take(indices))
         for event in self._events(mask):
             self._hand(event, self._requests._plain[event.req or ""])
@@ -265,3 +264,9 @@ class Judge:
                 live.over_after = number
             self._requests._over.append((step, live.req))
             self._requests._forget(step)
+
+
+def _ones(count: int) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(1, pa.int64()), count)

@@ -16,6 +16,7 @@ from divtrace.sieve.columnar.rounds import Unplain
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
 from divtrace.sieve.columnar.tally import Tally, sites
 from divtrace.sieve.cursor import NotSievableError
+from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lane import Lane
 from divtrace.sieve.lockstep import Lockstep
 
@@ -36,6 +37,13 @@ class ColumnLockstep(Lockstep):
     """Records to be taken one by one before columns are tried again."""
     _last_patience = 8
 
+    def run(self) -> ReplicaFacts:
+        """Read everything, as `Lockstep.run` does."""
+        for lane in self._lanes:
+            lane.cursor.fill()
+        _pair([_cursor(lane) for lane in self._lanes])
+        return super().run()
+
     def _fast(self, stop: float) -> None:
         """Take whole columns as long as the keys are equal on all active ranks, up to a record of step `stop`."""
         import pyarrow as pa
@@ -51,6 +59,8 @@ class ColumnLockstep(Lockstep):
                 self._progress(sum(lane.cursor.bytes_read for lane in self._lanes))
             try:
                 _pair(cursors)
+                for cursor in cursors:
+                    cursor.prepare()
                 parts = self._parts(cursors, None)
                 count = parts[0].count
                 done = self._take(parts, stop)

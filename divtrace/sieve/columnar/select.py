@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from divtrace.events import Event
 from divtrace.sieve.columnar.chunk import Chunk
 from divtrace.sieve.columnar.cursor import ColumnReading, Piece
 from divtrace.sieve.columnar.file import ParquetTrace
@@ -27,7 +28,11 @@ def load_rows(reading: ColumnReading, facts: RankFacts, wanted: Wanted) -> list[
             trace = opened.get(piece.source.path)
             if trace is None:
                 trace = opened[piece.source.path] = ParquetTrace(piece.source)
-            if _may_hold(piece, facts, wanted, trace):
+            if not _may_hold(piece, facts, wanted, trace):
+                continue
+            if piece is reading.pieces[-1] and _is_in_tail(piece, reading, facts, wanted, trace):
+                records += [record for record in reading.tail if is_wanted(record.event, record.pos, wanted)]
+            else:
                 records += _records(piece, trace, wanted)
     finally:
         for trace in opened.values():
@@ -44,6 +49,23 @@ def _may_hold(piece: Piece, facts: RankFacts, wanted: Wanted, trace: ParquetTrac
         if step in facts.first_of_step and facts.first_of_step[step] < end and facts.last_of_step[step] >= first:
             return True
     return any(trace.may_hold(group, req) for req in wanted.requests for group in piece.groups)
+
+
+def _is_in_tail(piece: Piece, reading: ColumnReading, facts: RankFacts, wanted: Wanted, trace: ParquetTrace) -> bool:
+    """True if all that is wanted of the last piece is still at hand."""
+    if wanted.operations or any(trace.may_hold(group, req) for req in wanted.requests for group in piece.groups):
+        return False
+    if any(piece.pos <= pos < reading.tail_from for pos in wanted.positions):
+        return False
+    inside = [step for step in wanted.steps if facts.last_of_step.get(step, -1) >= piece.pos]
+    return all(facts.first_of_step[step] >= reading.tail_from for step in inside)
+
+
+def is_wanted(event: Event, pos: int, wanted: Wanted) -> bool:
+    """True if a record is wanted for its position, its request or its step."""
+    if pos in wanted.positions or (event.req is not None and event.req in wanted.requests):
+        return True
+    return event.step is not None and event.step in wanted.steps and event.stage != "host"
 
 
 def _chunk(piece: Piece, trace: ParquetTrace) -> Chunk:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LARGEST = 1 << 28
+_SPAN = 1 << 24
+"""Slots between the lowest and the highest that are laid at once."""
 _TABLE = 64
 _ZEROS = [bytes(count) for count in range(_TABLE)]
 _FILLED = [[bytes((index,)) * count for count in range(_TABLE)] for index in range(SHARED + 1)]
@@ -103,19 +105,26 @@ class Layouts:
             judged = pc.invert(pc.is_in(self._keys.take(own.rows), overshoot))
             own.rows, own.commits = own.rows.filter(judged), own.commits.filter(judged)
         specials = self._specials(rows, lives, rank, own, suspect)
-        lays, cuts = self._operations(own, lives)
+        lays, cuts, own_runs = self._operations(own, lives)
+        slots = rows._slots[rank]
+        highest = pc.max(lays[2]).as_py() or 0
+        if highest > len(slots.owner):
+            slots.owner.extend(bytes(highest - len(slots.owner) + (len(slots.owner) >> 3)))
+        if specials.leaves_alone(self._codes.take(own.rows), pc.multiply(self._stretch.places(own.rows), 2)) and _lay_at_once(slots, own_runs):
+            specials.run_to(None)
+            self._remember(rows, lives, rank, own)
+            return
         order = pa.concat_arrays([lays[0], cuts[0]])
         by_order = pc.sort_indices(order)
         columns = [pa.concat_arrays([one, two]).take(by_order).to_pylist() for one, two in zip(lays, cuts, strict=True)]
-        highest = pc.max(lays[2]).as_py() or 0
-        slots = rows._slots[rank]
-        if highest > len(slots.owner):
-            slots.owner.extend(bytes(highest - len(slots.owner) + (len(slots.owner) >> 3)))
         _Replay(slots, columns, specials).run()
         self._remember(rows, lives, rank, own)
 
-    def _operations(self, own: _Own, lives: Lives) -> tuple[list[pa.Array], list[pa.Array]]:
-        """Runs of slots that are laid, and those that are cut: each (order, first slot, end, index); cuts negative."""
+    def _operations(self, own: _Own, lives: Lives) -> tuple[list[pa.Array], list[pa.Array], list[pa.Array]]:
+        """Runs of slots that are laid, and those that are cut: each (order, first slot, end, index); cuts negative.
+
+        Also the laid runs as (first slot, first slot that is cut, end, index).
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -132,9 +141,11 @@ class Layouts:
         lays = [pc.multiply(places, 2), first, end, index]
         keep = pc.max_element_wise(pc.subtract(length, low), pa.scalar(0, pa.int64()), skip_nulls=False)
         cut = pc.add(first, keep)
-        is_cut = pc.fill_null(pc.less(cut, end), False)
+        # Only what is laid first can be cut.
+        is_cut = pc.fill_null(pc.and_(pc.less(cut, end), pc.less(places, commits)), False)
         cuts = [pc.multiply(commits, 2), cut, end, pc.negate(index)]
-        return lays, [one.filter(is_cut) for one in cuts]
+        kept = [first, pc.if_else(is_cut, cut, end), end, index]
+        return lays, [one.filter(is_cut) for one in cuts], kept
 
     def _lengths(self, own: _Own) -> pa.Array:
         import pyarrow as pa
@@ -310,6 +321,7 @@ class _Specials:
     ) -> None:
         self._found, self._next = found, 0
         self._rows, self._suspect, self._steps = rows, suspect, steps
+        self._code_of = {id(live): code for code, live in lives.items()}
         self._by_index = {live.slot_index: (code, live) for code, live in lives.items() if live.slot_index}
         self._shared = [(code, live) for code, live in lives.items() if live.slot_index == SHARED]
 
@@ -317,6 +329,19 @@ class _Specials:
     def orders(self) -> list[int]:
         """When something is to be done."""
         return [order for order, _ in self._found]
+
+    def leaves_alone(self, codes: pa.Array, orders: pa.Array) -> bool:
+        """True if no request lays slots behind its own finish."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for order, what in self._found:
+            if isinstance(what, _Free):
+                code = self._code_of.get(id(what.live), -1)
+                later = pc.and_(pc.equal(codes, pa.scalar(code, pa.int64())), pc.greater(orders, order))
+                if later.true_count:
+                    return False
+        return True
 
     def run_to(self, order: int | None) -> None:
         """Do what is due up to an order; everything for None."""
@@ -337,6 +362,52 @@ class _Specials:
                 self._shared if other == SHARED else [self._by_index[other]] if other in self._by_index else []
             ):
                 self._suspect(code, step)
+
+
+def _lay_at_once(slots: SlotBytes, runs: list[pa.Array]) -> bool:
+    """Lay and cut runs that do not touch each other in slots that are all free; False if they are not like that."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    first, cut, end, index = runs
+    if not len(first):
+        return True
+    if not pc.all(pc.greater_equal(first[1:], end[:-1])).as_py():
+        order = pc.sort_indices(first)
+        first, cut, end, index = (one.take(order) for one in runs)
+        if pc.all(pc.greater_equal(first[1:], end[:-1])).as_py() is False:
+            return False
+    low, high = first[0].as_py(), end[-1].as_py()
+    if high - low > _SPAN or slots.owner.count(0, low, high) != high - low:
+        return False
+    # Alternately what a request keeps and what lies free up to the next run.
+    following = pa.concat_arrays([first[1:], pa.array([high], pa.int64())])
+    ends = pc.subtract(_interleaved(cut, following), low)
+    owners = _interleaved(index, pa.repeat(pa.scalar(0, pa.int64()), len(index)))
+    wide = pc.greater(ends, pa.concat_arrays([pa.array([0], pa.int64()), ends[:-1]]))
+    encoded = pa.RunEndEncodedArray.from_arrays(
+        ends.filter(wide).cast(pa.int32()), owners.filter(wide).cast(pa.uint8())
+    )
+    laid = pc.run_end_decode(encoded)
+    slots.owner[low:high] = memoryview(laid.buffers()[1])[laid.offset : laid.offset + len(laid)]
+    return True
+
+
+def _interleaved(one: pa.Array, two: pa.Array) -> pa.Array:
+    """Elements of both in turn."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    count = len(one)
+    order = pc.cast(pc.sort_indices(pa.concat_arrays([_evens(count, 0), _evens(count, 1)])), pa.int64())
+    return pa.concat_arrays([one, two]).take(order)
+
+
+def _evens(count: int, start: int) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.add(pc.multiply(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 2), start - 2)
 
 
 class _Replay:
