@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from divtrace.errors import DamageError, NoTraceError
 from divtrace.join.input import candidates, without
@@ -22,6 +22,9 @@ from divtrace.trace.load import load
 from divtrace.trace.model import Traces
 from divtrace.walk.run import Walk, walk
 from divtrace.walk.world import GroupFlags
+
+if TYPE_CHECKING:
+    from divtrace.join.collectives import Collective, Wanted
 
 Paths = Sequence[str | os.PathLike[str]]
 Backend = Literal["local", "ray"]
@@ -165,6 +168,38 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
         if walked is None:
             return evidence_alone(found, evidence, options.groups)
         return with_evidence(walked, evidence, options.groups)
+
+
+def collectives(
+    paths: Paths, options: Options | None = None, wanted: Wanted | None = None, *, progress: OnProgress | None = None
+) -> list[Collective]:
+    """The table of all collectives in traces, dumps and logs; of several sources each operation stands once for each.
+
+    Raises:
+        NoTraceError: the input holds neither traces nor evidence.
+        DivtraceError: as `analyze`.
+    """
+    from divtrace.evidence.read import read_evidence
+    from divtrace.join.collectives import Wanted as Everything
+    from divtrace.join.collectives import of_evidence, of_traces
+    from divtrace.join.world import conclude_alone, conclude_beside
+
+    chosen, asked = options or Options(), wanted or Everything()
+    found = discover(paths)
+    evidence = read_evidence(candidates(found).files)
+    found = without(found, {file.path for file in evidence.files} | {one.path for one in evidence.unreadable})
+    rows: list[Collective] = []
+    try:
+        traces = read(paths, chosen, progress, found)
+    except NoTraceError:
+        if not evidence.files:
+            raise
+        report, world = conclude_alone(evidence, chosen.groups), 0
+    else:
+        rows += filter(asked.takes, of_traces(traces, chosen.groups))
+        report, world = conclude_beside(traces, evidence, chosen.groups)
+    rows += filter(asked.takes, of_evidence(report, world))
+    return rows
 
 
 def analyze(

@@ -280,7 +280,7 @@ def _notes(
     for rank, why in numbers.horizons.items():
         yield f"Rank {rank}: {why}; nothing behind that is called missing."
     if len(waits.stalls) > 1:
-        stalls = "; ".join("ranks " + _list([rank for _, rank in stall.awaited]) for stall in waits.stalls)
+        stalls = "; ".join(_ranks([rank for _, rank in stall.awaited]) for stall in waits.stalls)
         yield f"{len(waits.stalls)} independent stalls: {stalls}."
     for fact in facts:
         if fact.kind in ("missing", "waiting") and fact.group_ranks and not fact.ranks:
@@ -304,6 +304,10 @@ def _next(windows: Mapping[int, Window], waits: Waits, numbers: LastNumbers, fai
     for _, rank in waits.behind:
         if rank not in failed:
             yield f"what rank {rank} did after its last operation: its log and a stack dump (py-spy)"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {_list(ranks)}"
 
 
 def _list(ranks: Iterable[int]) -> str:

@@ -47,7 +47,7 @@ def attribution(divergence: Divergence, cause: Divergence | None, recorded_stage
         parts.append(_follows(cause))
     elif divergence.odd_ranks:
         parts.append(_odd(divergence))
-    elif len(divergence.ranks) > 1:
+    elif len(divergence.ranks) > 1 and not divergence.cycle:
         parts.append("which of them is odd is undetermined")
     blind = [stage for stage in _UPSTREAM.get(divergence.key.stage, ()) if stage not in recorded_stages]
     if cause is None and blind:

@@ -156,7 +156,10 @@ def _home(finding: EvidenceFinding, world: WorldWalk) -> int:
 
 def _remark(finding: EvidenceFinding) -> str:
     parts = []
-    if finding.shifts or finding.field == "comm" or finding.comm is None:
+    if finding.field == "comm":
+        text = finding.attribution.removeprefix("Crossed order: ")
+        parts.append(text[:1].upper() + text[1:])
+    elif finding.shifts or finding.comm is None:
         parts.append(finding.attribution)
     if finding.following:
         more = "operation differs" if finding.following == 1 else "operations differ"

@@ -57,6 +57,10 @@ class TraceOperations:
         found = [one for one in self._pending.get(rank, ()) if communicator in (None, one.communicator)]
         return found[0] if len(found) == 1 else None
 
+    def all_stuck(self) -> list[Operation]:
+        """Every operation that some rank is stuck in, by rank."""
+        return [one for _, own in sorted(self._pending.items()) for one in own]
+
 
 @dataclass(slots=True)
 class GroupJoin:

@@ -13,13 +13,35 @@ IN_GRAPHS = "broadcasts inside a CUDA graph do not count in SeqNum"
 
 
 def joined_timeouts(
-    report: EvidenceReport, world: int, traces: TraceOperations, joins: Mapping[str, GroupJoin]
+    report: EvidenceReport,
+    world: int,
+    traces: TraceOperations,
+    joins: Mapping[str, GroupJoin],
+    *,
+    complete: bool = False,
 ) -> tuple[list[TimedOut], list[str]]:
-    """The timeouts, and notes on those that were joined by order or not at all."""
+    """The timeouts, and notes on those that were joined by order or not at all.
+
+    Args:
+        report: what the evidence shows.
+        world: the world that it belongs to.
+        traces: the operations of that world's traces.
+        joins: the communicators of the dumps in the traces.
+        complete: every rank of every world has a trace.
+    """
     found, notes = [], []
     floors = _Floors(report, joins)
     for timeout in report.timeouts:
         located: dict[int, Operation] = {}
+        if not timeout.ranks and timeout.communicator is None and complete:
+            # Somebody gave up waiting, and all ranks are seen: whoever it was is stuck in the trace.
+            stuck = traces.all_stuck()
+            if len({(one.communicator, one.number) for one in stuck}) == 1:
+                located = {one.rank: one for one in stuck}
+                notes.append(
+                    f"A timeout in the log names no rank; it is taken for {stuck[0].communicator.name} "
+                    f"#{stuck[0].number}, the only operation that a rank is stuck in."
+                )
         for rank in timeout.ranks:
             operation, by_order = _locate(timeout, rank, traces, joins)
             if operation is not None:
@@ -102,7 +124,7 @@ def _timed_out(timeout: EvidenceTimeout, world: int, located: Mapping[int, Opera
     ops = [op for _, one in sorted(located.items()) if (op := one.values.get("op")) is not None]
     return TimedOut(
         world=world,
-        ranks=timeout.ranks,
+        ranks=timeout.ranks or tuple(sorted(located)),
         comm=comm,
         comm_seq=number,
         op=timeout.op or next(iter(ops), None),

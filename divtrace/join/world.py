@@ -14,29 +14,22 @@ from divtrace.evidence.resolve import PlaceRank
 from divtrace.join.findings import add_findings
 from divtrace.join.operations import GroupJoin, TraceOperations, join_groups
 from divtrace.join.timeouts import by_source, joined_timeouts
-from divtrace.topology import RankGroups, Sizes, communicator_name, topology
+from divtrace.topology import RankGroups, Sizes, Topology, communicator_name, topology
 from divtrace.trace.discover import Discovery
 from divtrace.trace.model import Damage, Traces
 from divtrace.walk.judge import ReplicaWalk
 from divtrace.walk.progress import Waits, from_relation
 from divtrace.walk.run import DECISIONS, Walk, concluded
-from divtrace.walk.world import GroupFlags, Outside, WorldWalk, expected_ranks, world_sizes
+from divtrace.walk.world import GroupFlags, Outside, WorldWalk, expected_ranks, world_sizes, world_topology
 
 
 def with_evidence(walk: Walk, evidence: Evidence, flags: GroupFlags) -> Walk:
     """The walk of the traces, with all that the evidence adds; evidence belongs to world 0, or else the lowest."""
     world = next((one for one in walk.worlds if one.world == 0), walk.worlds[0])
-    sizes = world_sizes(world.metas, flags)
-    assumed = sizes is None and len(world.topology.replicas) == 1 and bool(world.topology.notes)
-    report = conclude(
-        evidence,
-        topology=world.topology,
-        place_rank=_placing(sizes, world.world),
-        replicas=None if assumed else [one.ranks for one in world.topology.replicas],
-        known_ranks=sorted({*world.views, *expected_ranks(world.topology)}),
-    )
+    report = _conclude(evidence, world.topology, world_sizes(world.metas, flags), world.world, sorted(world.views))
     traces = TraceOperations(world)
     joins = join_groups(report.groups, traces)
+    complete = len(walk.worlds) == 1 and set(expected_ranks(world.topology)) <= set(world.views)
     _complete(world, report, joins)
     walk.traces.damage = _damage(walk.traces.damage, report)
     notes = [
@@ -44,7 +37,7 @@ def with_evidence(walk: Walk, evidence: Evidence, flags: GroupFlags) -> Walk:
         for label, join in joins.items()
         if join.by is None
     ]
-    timeouts, more = joined_timeouts(report, world.world, traces, joins)
+    timeouts, more = joined_timeouts(report, world.world, traces, joins, complete=complete)
     joined = concluded(walk.traces, walk.worlds, walk.missing_fields)
     return dataclasses.replace(
         joined,
@@ -62,14 +55,7 @@ def evidence_alone(found: Discovery, evidence: Evidence, flags: GroupFlags) -> W
         TopologyError: the sizes of the command line do not divide.
     """
     sizes = world_sizes({}, flags)
-    stated = topology((), parallel=sizes, groups=_stated_groups(flags)) if sizes or flags.attn_tp_groups else None
-    report = conclude(
-        evidence,
-        topology=stated,
-        place_rank=_placing(sizes, 0),
-        replicas=None if stated is None else [one.ranks for one in stated.replicas],
-        known_ranks=() if stated is None else expected_ranks(stated),
-    )
+    report = conclude_alone(evidence, flags)
     groups = _stated_groups(flags) or (None if sizes else _recorded_groups(report))
     world = WorldWalk(0, topology(report.ranks, parallel=sizes, groups=groups), {}, {})
     if not report.ranks:
@@ -92,6 +78,36 @@ def evidence_alone(found: Discovery, evidence: Evidence, flags: GroupFlags) -> W
     joined = concluded(traces, [world], DECISIONS)
     timeouts, _ = joined_timeouts(report, 0, TraceOperations(world), {})
     return dataclasses.replace(joined, timeouts=by_source(timeouts), evidence=report)
+
+
+def conclude_alone(evidence: Evidence, flags: GroupFlags) -> EvidenceReport:
+    """What the evidence supports where there are no traces."""
+    sizes = world_sizes({}, flags)
+    stated = topology((), parallel=sizes, groups=_stated_groups(flags)) if sizes or flags.attn_tp_groups else None
+    return _conclude(evidence, stated, sizes, 0, ())
+
+
+def conclude_beside(traces: Traces, evidence: Evidence, flags: GroupFlags) -> tuple[EvidenceReport, int]:
+    """What the evidence supports beside traces, and the world that it belongs to."""
+    worlds = {world for world, _ in traces.ranks}
+    world = 0 if 0 in worlds else min(worlds)
+    metas = {rank: tuple(trace.metas) for (w, rank), trace in traces.ranks.items() if w == world}
+    groups = world_topology(sorted(metas), metas, flags)
+    return _conclude(evidence, groups, world_sizes(metas, flags), world, sorted(metas)), world
+
+
+def _conclude(
+    evidence: Evidence, groups: Topology | None, sizes: Sizes | None, world: int, traced: Iterable[int]
+) -> EvidenceReport:
+    assumed = groups is None or (sizes is None and len(groups.replicas) < 2 and bool(groups.notes))
+    expected = () if groups is None else expected_ranks(groups)
+    return conclude(
+        evidence,
+        topology=groups,
+        place_rank=_placing(sizes, world),
+        replicas=None if groups is None or assumed else [one.ranks for one in groups.replicas],
+        known_ranks=sorted({*traced, *expected}),
+    )
 
 
 def _stated_groups(flags: GroupFlags) -> dict[str, RankGroups] | None:

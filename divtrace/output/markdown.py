@@ -13,7 +13,17 @@ from divtrace.output.escape import markdown_code, markdown_prose, name
 from divtrace.output.layout import plain
 from divtrace.output.quantities import count
 from divtrace.output.ranks import ranks_words
-from divtrace.output.text_context import DRIFT, HEALED, MOST_LINES, input_section, reasons, site_words
+from divtrace.output.text_context import (
+    DRIFT,
+    HEALED,
+    MOST_LINES,
+    evidence_section,
+    input_section,
+    reasons,
+    site_words,
+    traced,
+    wait_words,
+)
 from divtrace.output.text_findings import consequences, independent, labels
 from divtrace.output.value_rows import field_rows
 from divtrace.output.wording import (
@@ -65,9 +75,11 @@ def _context(report: Report) -> Iterator[str]:
     waits = [f"{word}: {ranks_words(ranks)}" for word, ranks in progress if ranks]
     if report.progress.cycle:
         waits.append(f"crossed order: {ranks_words(report.progress.cycle)} wait for each other")
+    waits += [_code(wait_words(wait)) for wait in report.progress.waits[:MOST_LINES]]
     yield from _titled("Progress", waits)
+    yield from _titled("Evidence", [_code(plain(line.strip())) for line in evidence_section(report, UNWRAPPED)[1:]])
     missing = [f"{ranks}: {_sentence(why)}" for ranks, why in reasons(report.coverage)]
-    if report.coverage.missing_fields:
+    if report.coverage.missing_fields and traced(report):
         missing.append(f"recorded by no rank: {_code(', '.join(map(name, report.coverage.missing_fields)))}")
     yield from _titled("Not compared", missing)
     yield from _titled("Notes", [_sentence(note) for note in report.notes])

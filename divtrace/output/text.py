@@ -7,6 +7,7 @@ from dataclasses import replace
 from divtrace.output.base import OutputOptions
 from divtrace.output.layout import finished
 from divtrace.output.text_context import (
+    evidence_section,
     harmless_section,
     input_section,
     not_compared_section,
@@ -34,6 +35,7 @@ def render(report: Report, options: OutputOptions) -> str:
         harmless_section(report, options),
         timeout_section(report, options),
         progress_section(report, options),
+        evidence_section(report, options),
         not_compared_section(report, options),
         sentences_section("Notes", report.notes, options),
         sentences_section("Next check", report.next, options),

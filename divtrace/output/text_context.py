@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from msgspec import UNSET
+
 from divtrace.output.base import OutputOptions
 from divtrace.output.escape import name, sentence
 from divtrace.output.layout import emphasised, wrapped
 from divtrace.output.quantities import count
 from divtrace.output.ranks import rank_key, rank_ranges, ranks_words
 from divtrace.output.wording import many_worlds, named_ranks, verdict_line, verdict_words
-from divtrace.report.model import Coverage, Damage, End, RankName, Replica, Report, SiteCount
+from divtrace.report.model import Coverage, Damage, End, RankName, Replica, Report, SiteCount, Wait, Window
 
 HEALED = "Healed by a sync"
 DRIFT = "Drift, in rows that decide nothing"
+_SOURCES = {"trace": "trace", "flight-recorder": "flight recorder", "log": "log"}
+_KINDS = {"flight-recorder": "flight-recorder dump", "ras": "RAS report", "inspector": "Inspector file", "log": "log"}
 MOST_REPLICAS = 12
 MOST_GROUPS = 8
 MOST_DAMAGE = 5
@@ -26,12 +30,16 @@ LONGEST_TIMEOUT = 300
 def input_section(report: Report, options: OutputOptions) -> list[str]:
     """Files, ranks and groups, and how much of them could be used."""
     coverage = report.coverage
-    read = ", ".join((count(coverage.files, "file"), count(coverage.ranks, "rank"), count(coverage.events, "event")))
-    lines = wrapped(f"divtrace {report.tool.version}: {read}", options.width, "", "  ")
+    parts = [count(coverage.files, "file"), count(coverage.ranks, "rank")]
+    if coverage.events or report.evidence is UNSET:
+        parts.append(count(coverage.events, "event"))
+    if report.evidence is not UNSET and report.evidence.operations:
+        parts.append(count(report.evidence.operations, "logged operation"))
+    lines = wrapped(f"divtrace {report.tool.version}: {', '.join(parts)}", options.width, "", "  ")
     listed = report.replicas if options.verbose else report.replicas[:MOST_REPLICAS]
     worlds = many_worlds(report)
     for replica in listed:
-        lines += wrapped(_replica_words(replica, worlds=worlds), options.width, "  ", "    ")
+        lines += wrapped(_replica_words(replica, worlds=worlds, traced=traced(report)), options.width, "  ", "    ")
     if len(listed) < len(report.replicas):
         verdicts = Counter(replica.verdict for replica in report.replicas[len(listed) :])
         summary = ", ".join(f"{verdict_words(verdict)} {number:,}" for verdict, number in sorted(verdicts.items()))
@@ -44,6 +52,11 @@ def input_section(report: Report, options: OutputOptions) -> list[str]:
     if len(damage) < len(coverage.damage):
         lines.append(f"    and {len(coverage.damage) - len(damage):,} more")
     return lines
+
+
+def traced(report: Report) -> bool:
+    """Whether the input holds traces, and not only other evidence."""
+    return report.coverage.events > 0 or report.evidence is UNSET
 
 
 def verdict_section(report: Report, options: OutputOptions) -> list[str]:
@@ -72,7 +85,8 @@ def timeout_section(report: Report, options: OutputOptions) -> list[str]:
     for timeout in listed:
         operation = "an operation" if timeout.comm_seq is None else f"operation {timeout.comm_seq}"
         parts = (name(timeout.op) if timeout.op else "", f"on {name(timeout.comm)}" if timeout.comm else "", operation)
-        where = f"{' '.join(part for part in parts if part)}: {ranks_words(timeout.ranks)} (from the {timeout.source})"
+        source = _SOURCES[timeout.source]
+        where = f"{' '.join(part for part in parts if part)}: {ranks_words(timeout.ranks)} (from the {source})"
         lines += wrapped(where, options.width, "  ", "    ")
         if timeout.text:
             cut = timeout.text[:LONGEST_TIMEOUT] + ("..." if len(timeout.text) > LONGEST_TIMEOUT else "")
@@ -101,6 +115,10 @@ def progress_section(report: Report, options: OutputOptions) -> list[str]:
     if progress.cycle:
         cycle = " -> ".join(rank_ranges([rank]) for rank in (*progress.cycle, progress.cycle[0]))
         lines += wrapped(f"crossed order, each waits for the next: ranks {cycle}", options.width, "  ", "    ")
+    waits = progress.waits if options.verbose else progress.waits[:MOST_GROUPS]
+    lines += [line for wait in waits for line in wrapped(wait_words(wait), options.width, "  ", "    ")]
+    if len(waits) < len(progress.waits):
+        lines.append(f"  and {len(progress.waits) - len(waits):,} more waits")
     if report.verdict != "clean" or options.verbose:
         ends: dict[str, list[RankName]] = {}
         for rank in sorted(report.end, key=rank_key):
@@ -109,11 +127,47 @@ def progress_section(report: Report, options: OutputOptions) -> list[str]:
     return [emphasised("Progress", "strong"), *lines] if lines else []
 
 
+def wait_words(wait: Wait) -> str:
+    """`rank 2 waits for rank 1 in tp #17`."""
+    number = "" if wait.comm_seq is None else f" #{wait.comm_seq}"
+    return f"{ranks_words([wait.rank])} waits for {ranks_words([wait.waits_for])} in {name(wait.comm)}{number}"
+
+
+def evidence_section(report: Report, options: OutputOptions) -> list[str]:
+    """What dumps and logs there are, and how far each dump reaches."""
+    if report.evidence is UNSET:
+        return []
+    kinds = Counter(file.kind for file in report.evidence.files)
+    held = [count(number, _KINDS[kind]) for kind, number in sorted(kinds.items())]
+    lines = wrapped(", ".join(held) if held else "no file could be read", options.width, "  ", "    ")
+    windows: dict[str, list[RankName]] = {}
+    for rank in sorted(report.evidence.windows, key=rank_key):
+        windows.setdefault(_window_words(report.evidence.windows[rank]), []).append(rank)
+    lines += _listed([f"{ranks_words(ranks)}: {words}" for words, ranks in windows.items()], options)
+    return [emphasised("Evidence", "strong"), *lines]
+
+
+def _window_words(window: Window) -> str:
+    if window.file is None:
+        return "no dump"
+    if window.last is None:
+        return "an empty dump"
+    number = "" if window.last.comm_seq is None else f" #{window.last.comm_seq}"
+    parts = [f"last {name(window.last.op)} in {name(window.last.comm)}{number}, {window.last.state}"]
+    if window.active_only:
+        parts.append("active operations only")
+    elif not window.from_start and window.first_record is not None:
+        parts.append(f"the ring begins at record {window.first_record:,}")
+    if window.horizon is not None:
+        parts.append(f"nothing is said past its end: {sentence(window.horizon)}")
+    return "; ".join(parts)
+
+
 def not_compared_section(report: Report, options: OutputOptions) -> list[str]:
     """Ranks and decisions about which nothing is said, and why."""
     entries = [f"{ranks}: {sentence(why)}" for ranks, why in reasons(report.coverage)]
     lines = _listed(entries, options)
-    if report.coverage.missing_fields:
+    if report.coverage.missing_fields and traced(report):
         fields = ", ".join(name(field) for field in report.coverage.missing_fields)
         lines += wrapped(f"recorded by no rank: {fields}", options.width, "  ", "    ")
     return [emphasised("Not compared", "strong"), *lines] if lines else []
@@ -140,13 +194,13 @@ def _listed(entries: Sequence[str], options: OutputOptions) -> list[str]:
     return lines + ([f"  and {len(entries) - len(shown):,} more"] if len(shown) < len(entries) else [])
 
 
-def _replica_words(replica: Replica, *, worlds: bool) -> str:
+def _replica_words(replica: Replica, *, worlds: bool, traced: bool) -> str:
     world = f"world {replica.world}, " if worlds else ""
     groups = " ".join(f"[{rank_ranges(group)}]" for group in replica.attn_tp[:MOST_GROUPS])
     more = f" and {len(replica.attn_tp) - MOST_GROUPS:,} more" if len(replica.attn_tp) > MOST_GROUPS else ""
     ranks = ranks_words(named_ranks(replica.world, replica.ranks, worlds=worlds))
-    served = f"{count(replica.requests, 'request')}, {count(replica.rounds, 'round')}"
-    return f"{world}replica {replica.id}: {ranks}; attn_tp {groups}{more}; {served}; {verdict_words(replica.verdict)}"
+    served = f"{count(replica.requests, 'request')}, {count(replica.rounds, 'round')}; " if traced else ""
+    return f"{world}replica {replica.id}: {ranks}; attn_tp {groups}{more}; {served}{verdict_words(replica.verdict)}"
 
 
 def _unusual(coverage: Coverage) -> list[str]:

@@ -204,6 +204,7 @@ def _notes(walk: Walk) -> list[str]:
         by_clock=walk.roles.by_clock,
         meta_conflict=any(world.meta_conflict for world in walk.worlds),
         no_decision=not decisions,
+        tokens_apart=any(len(set(replica.token_keys.values())) > 1 for replica in replicas),
         by_evidence=walk.evidence is not None and not walk.traces.ranks,
     )
     grouped = [note for world in walk.worlds for note in world.topology.notes]

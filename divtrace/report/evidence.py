@@ -47,7 +47,10 @@ def _last(dump: Dump, labels: dict[tuple[int, str, str], str]) -> LastOperation 
     comm = dump.comms[comms]
     label = labels.get((dump.rank if dump.rank is not None else -1, comm.name, comm.desc), comm.label)
     number = numbers if numbers >= 0 else None
-    return LastOperation(label, number, dump.signatures[signatures].op, STATES[states])
+    tail = dump.lanes[comm].tail if comm in dump.lanes else None
+    # gloo retires an operation whether it was completed or given up.
+    state = "retired" if tail is not None and tail == number else STATES[states]
+    return LastOperation(label, number, dump.signatures[signatures].op, state)
 
 
 def notes(report: EvidenceReport) -> list[str]:

@@ -218,6 +218,7 @@ class LastOperation(msgspec.Struct, frozen=True):
     comm_seq: int | None
     op: str
     state: str
+    """As the recorder states it; `retired` is completed or given up, which gloo does not tell."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
