@@ -118,7 +118,7 @@ class Wait(msgspec.Struct, frozen=True):
     comm_seq: int | None
 
 
-class Progress(msgspec.Struct, frozen=True):
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who is waited for, who went further than the rest, and the first crossed order, flat."""
 
     behind: tuple[RankName, ...]
