@@ -60,25 +60,21 @@ class Cluster:
         results: dict[int, Result] = {}
         running: dict[Any, int] = {}
         waiting = iter(enumerate(arguments))
-        try:
-            while True:
-                while self.at_once is None or len(running) < self.at_once:
-                    index, argument = next(waiting, (None, None))
-                    if index is None:
-                        break
-                    running[remote.remote(__version__, function, argument)] = index
-                if not running:
-                    return [results[index] for index in range(len(arguments))]
-                for reference in ray.wait(list(running), num_returns=1)[0]:
-                    index = running[reference]
-                    results[index] = _result(reference, names[index])
-                    del running[reference]
-                    if finished is not None:
-                        finished(index)
-        finally:
-            for reference in running:
-                with contextlib.suppress(Exception):
-                    ray.cancel(reference, force=True)
+        # After an error, tasks that still run are left alone: they end with the connection, and cancelling a task that
+        # is about to end has Ray abort this process.
+        while True:
+            while self.at_once is None or len(running) < self.at_once:
+                index, argument = next(waiting, (None, None))
+                if index is None:
+                    break
+                running[remote.remote(__version__, function, argument)] = index
+            if not running:
+                return [results[index] for index in range(len(arguments))]
+            for reference in ray.wait(list(running), num_returns=1)[0]:
+                index = running.pop(reference)
+                results[index] = _result(reference, names[index])
+                if finished is not None:
+                    finished(index)
 
 
 def run_on(
