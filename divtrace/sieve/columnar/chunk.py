@@ -127,16 +127,16 @@ class Chunk:
         files, lines = (column.take(rows).to_pylist() for column in found)
         return files, lines
 
-    def events(self, indices: pa.Array | range) -> list[Event]:
-        """Some rows as events.
+    def events(self, indices: pa.Array | range, names: Iterable[str] | None = None) -> list[Event]:
+        """Some rows as events, with these fields or all.
 
         Raises:
             NotSievableError: one of them is no good record.
         """
         import pyarrow as pa
 
-        self.load(self.trace.fields)
-        columns = {name: column for name in self.names if (column := self.column(name)) is not None}
+        self.load(self.trace.fields if names is None else names)
+        columns = {name: column for name in names or self.names if (column := self.column(name)) is not None}
         if isinstance(indices, range):
             parts = [column.slice(indices.start, len(indices)) for column in columns.values()]
         else:

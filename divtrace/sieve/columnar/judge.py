@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from divtrace.events import Event
+from divtrace.sieve.columnar.ragged import last_of_each
 from divtrace.sieve.columnar.rounds import ROUND_BITS, Rounds, Unplain, no
 from divtrace.sieve.columnar.slots import Layouts
 from divtrace.sieve.columnar.stretch import Stretch, holding
@@ -216,11 +217,7 @@ class Judge:
         seen = self._by_code({code: live.rounds for code, live in lives.items()}).take(rounds.code)
         counts = pc.value_counts(rounds.code.filter(pc.greater(rounds.number, seen)))
         fresh = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
-        codes = pc.unique(rounds.code)
-        # The last of every request: the first that is found from behind.
-        behind = pc.subtract(pa.scalar(rounds.count - 1, pa.int64()), pc.cumulative_sum(_ones(rounds.count)))
-        indices = pc.index_in(codes, rounds.code.take(pc.add(behind, 1)))
-        indices = pc.subtract(pa.scalar(rounds.count - 1, pa.int64()), indices.cast(pa.int64()))
+        codes, indices = last_of_each(rounds.code)
         last = dict(zip(codes.to_pylist(), rounds.number.take(indices).to_pylist(), strict=True))
         numbers = rounds.number.take(rounds.previous.take(indices)).to_pylist()
         earlier = rounds.previous.take(indices)
@@ -264,9 +261,3 @@ class Judge:
                 live.over_after = number
             self._requests._over.append((step, live.req))
             self._requests._forget(step)
-
-
-def _ones(count: int) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.repeat(pa.scalar(1, pa.int64()), count)

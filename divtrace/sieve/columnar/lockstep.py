@@ -27,7 +27,7 @@ _UNUSED = frozenset({"ts", "pool_index", "pool_free", "dummy"})
 _LEAST = 2048
 """Rows below which columns are not worth their while."""
 _MOST_PATIENCE = 1024
-_OPERATION = ("step", "site", "n", "op", "src", "numel", "shape", "dtype", "comm", "comm_ranks", "comm_seq", "state")
+_OPERATION = ("stage", "step", "site", "n", "op", "src", "numel", "shape", "dtype", "comm", "comm_ranks", "comm_seq", "state")
 
 
 class ColumnLockstep(Lockstep):
@@ -196,11 +196,11 @@ class ColumnLockstep(Lockstep):
             return
         places = stretch.places(rows).to_pylist()
         if same_columns(stretch, _OPERATION, rows):
-            for event, place in zip(stretch.reference.events(rows), places, strict=True):
+            for event, place in zip(stretch.reference.events(rows, _OPERATION), places, strict=True):
                 self._operation(event, place)
             return
         for part in stretch.parts:
-            for event, place in zip(part.events(rows), places, strict=True):
+            for event, place in zip(part.events(rows, _OPERATION), places, strict=True):
                 if event.comm_seq is None:
                     raise NotSievableError("a collective carries no comm_seq")
                 part.lane.operation(event, part.lane.cursor.pos + place)

@@ -54,6 +54,8 @@ def runs_on(lists: Ragged, longest: int) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if _all_run_on(lists):
+        return pc.is_valid(lists.lengths)
     good = pc.greater_equal(lists.lengths, pa.scalar(0, pa.int64()))
     first = lists.at(constant(0, len(lists.starts)))
     for index in range(1, longest):
@@ -67,3 +69,35 @@ def constant(value: int, count: int) -> pa.Array:
     import pyarrow as pa
 
     return pa.repeat(pa.scalar(value, pa.int64()), count)
+
+
+def _all_run_on(lists: Ragged) -> bool:
+    """True if the column's values fall out of step exactly where a list of these starts; False says nothing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if len(lists.values) < 2 or lists.starts.null_count:
+        return False
+    steps = pc.subtract(lists.values[1:], lists.values[:-1])
+    breaks = pc.indices_nonzero(pc.not_equal(steps, pa.scalar(1, steps.type))).cast(pa.int64())
+    return bool(pc.add(breaks, 1).equals(lists.starts[1:]))
+
+
+def counted(count: int) -> pa.Array:
+    """The numbers from 0 on."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.subtract(pc.cumulative_sum(constant(1, count)), pa.scalar(1, pa.int64()))
+
+
+def last_of_each(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The distinct values, and where each stands for the last time."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    distinct = pc.unique(values)
+    behind = pa.scalar(len(values) - 1, pa.int64())
+    # The first from behind is the last.
+    found = pc.index_in(distinct, values.take(pc.subtract(behind, counted(len(values)))))
+    return distinct, pc.subtract(behind, found.cast(pa.int64()))

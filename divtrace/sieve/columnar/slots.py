@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from divtrace.sieve.columnar.ragged import ragged
+from divtrace.sieve.columnar.ragged import counted, last_of_each, ragged
 from divtrace.sieve.columnar.rounds import Unplain
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
 from divtrace.sieve.plain import PlainRequest
@@ -189,24 +189,18 @@ class Layouts:
 
     def _remember(self, rows: Rows, lives: Lives, rank: int, own: _Own) -> None:
         """Leave every request's last rows as `Rows` keeps them."""
-        import pyarrow as pa
+        import pyarrow.compute as pc
 
-        places = self._stretch.places(own.rows).to_pylist()
-        codes = self._codes.take(own.rows).to_pylist()
-        if self._stretch.place is None:
-            last = dict(zip(codes, range(len(codes)), strict=True))
-        else:
-            last = {}
-            for index, code in enumerate(codes):
-                if code not in last or places[last[code]] < places[index]:
-                    last[code] = index
-        at = pa.array(list(last.values()), pa.int64())
+        order = pc.sort_indices(self._stretch.places(own.rows)) if self._stretch.place is not None else None
+        codes = self._codes.take(own.rows)
+        last, at = last_of_each(codes if order is None else codes.take(order))
+        at = at if order is None else order.take(at)
         taken = own.rows.take(at)
         slots, positions = own.part.column("kv_slots"), own.part.column("kv_positions")
         if slots is None or positions is None:
             return
         lengths = self._lengths(own).take(at).to_pylist()
-        every = zip(last, positions.take(taken).to_pylist(), slots.take(taken).to_pylist(), lengths, strict=True)
+        every = zip(last.to_pylist(), positions.take(taken).to_pylist(), slots.take(taken).to_pylist(), lengths, strict=True)
         for code, where, given, length in every:
             live = lives[code]
             first, end = min(where), max(where)
@@ -280,7 +274,7 @@ def _elements(slots: Any, positions: Any) -> tuple[pa.Array, pa.Array, pa.Array]
     ends = pc.cumulative_sum(slots.lengths)
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
     total = offsets[-1].as_py()
-    counter = pa.array(range(total), pa.int64())
+    counter = counted(total)
     parents = pc.list_parent_indices(pa.LargeListArray.from_arrays(offsets, counter))
     inside = pc.subtract(counter, offsets.take(parents))
     return parents, pc.add(slots.starts.take(parents), inside), pc.add(positions.starts.take(parents), inside)
@@ -398,16 +392,10 @@ def _interleaved(one: pa.Array, two: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    count = len(one)
-    order = pc.cast(pc.sort_indices(pa.concat_arrays([_evens(count, 0), _evens(count, 1)])), pa.int64())
-    return pa.concat_arrays([one, two]).take(order)
-
-
-def _evens(count: int, start: int) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return pc.add(pc.multiply(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 2), start - 2)
+    at = counted(2 * len(one))
+    unit = pa.scalar(1, pa.int64())
+    second = pc.multiply(pc.bit_wise_and(at, unit), len(one))
+    return pa.concat_arrays([one, two]).take(pc.add(pc.shift_right(at, unit), second))
 
 
 class _Replay:

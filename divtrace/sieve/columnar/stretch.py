@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,11 +31,11 @@ class Part:
             return column
         return column.slice(self.start, self.count)
 
-    def events(self, rows: pa.Array) -> list[Event]:
-        """Some rows as events."""
+    def events(self, rows: pa.Array, names: Iterable[str] | None = None) -> list[Event]:
+        """Some rows as events, with these fields or all."""
         import pyarrow.compute as pc
 
-        return self.chunk.events(pc.add(rows, self.start) if self.start else rows)
+        return self.chunk.events(pc.add(rows, self.start) if self.start else rows, names)
 
 
 class Stretch:
