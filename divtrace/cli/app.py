@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("divtrace.cli.check", "Analyze in CI: choose what fails the job."),
     "show": ("divtrace.cli.show", "Show the events of a request, ranks side by side."),
     "collectives": ("divtrace.cli.collectives", "List the collectives of traces, dumps and logs."),
+    "convert": ("divtrace.cli.convert", "Turn traces into sorted Parquet."),
     "validate": ("divtrace.cli.validate", "List every damaged record and file."),
     "topology": ("divtrace.cli.topology", "Print the groups that parallel sizes give."),
     "explain": ("divtrace.cli.explain", "Say what a rule means, or list all rules."),
