@@ -211,6 +211,13 @@ class Meta(msgspec.Struct, gc=False, kw_only=True):
         str | list[str] | None, msgspec.Meta(description="raw SGLANG_SPEC_TP_SYNC, or a list of site slugs")
     ] = None
     dropped: Annotated[int | None, msgspec.Meta(description="events that the recorder lost so far")] = None
+    tokens: Annotated[
+        dict[str, Any] | None,
+        msgspec.Meta(
+            description="how token ids are recorded: mode plain, hash or off, and the fingerprint of a hash's key; "
+            "tokens of ranks that differ in it are not compared"
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +282,9 @@ def extra_kind(key: str) -> Kind:
     """The kind of a key of `extra`, by its prefix; an unknown prefix counts as `info.`."""
     return EXTRA_KINDS.get(key.partition(".")[0], Kind.EVIDENCE)
 
+
+TOKEN_FIELDS = frozenset({"draft_root", "draft_tokens", "target_tokens", "bonus", "out_tokens"})
+"""Fields that hold token ids, which may be keyed hashes."""
 
 VALUE_FIELDS: tuple[str, ...] = tuple(
     field.name for field in FIELDS if field.kind in (Kind.CONTROL, Kind.LAYOUT, Kind.SHAPE) and field.name != "extra"

@@ -143,8 +143,8 @@ def _next_for(first: Divergence) -> str:
     if token is not None and first.rule not in ("sync-group", "sync-overridden"):
         return (
             f"Run again with SGLANG_SPEC_TP_SYNC=all, then with all,-{token}: if the divergence comes only with "
-            f"{token} taken out, the ranks' own values differ there; if it stays with all, the sync itself does not take "
-            "effect."
+            f"{token} taken out, the ranks' own values differ there; if it stays with all, the sync itself does "
+            "not take effect."
         )
     return RULES[first.rule].look_next[0]
 
@@ -157,6 +157,7 @@ def notes(
     meta_conflict: bool,
     no_decision: bool,
     by_evidence: bool = False,
+    tokens_apart: bool,
 ) -> list[str]:
     """What a reader should know besides the findings."""
     found = []
@@ -167,6 +168,11 @@ def notes(
         )
     if meta_conflict:
         found.append("The ranks' metas disagree in what they must share; the groups are taken from the lowest rank.")
+    if tokens_apart:
+        found.append(
+            "Ranks of one replica recorded token ids in different ways (plain, hashed with other keys, or not at all): "
+            "their tokens are compared only where they were recorded alike."
+        )
     if healed_without_after:
         found.append(
             f"{counted(healed_without_after, 'difference')} before a sync with nothing recorded after it: "

@@ -13,7 +13,7 @@ from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.survey import RankFiles
 from divtrace.timing import Clock, Cost
 from divtrace.topology import ReplicaGroup, Topology
-from divtrace.walk.config import setting
+from divtrace.walk.config import setting, token_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,10 @@ def sieve_replica(task: ReplicaTask, progress: Callable[[int], None] | None = No
     ranks = sorted(task.files)
     table = OperationTable(task.world, task.topology, task.present)
     metas = [meta for rank in ranks for meta in task.files[rank].metas]
-    columns = sum(task.files[rank].parquet for rank in ranks)
-    if columns:
+    tokens = {rank: token_key(task.files[rank].metas) for rank in ranks}
+    if len(set(tokens.values())) > 1:
+        raise NotSievableError("ranks recorded token ids in different ways")
+    if any(task.files[rank].parquet for rank in ranks):
         from divtrace.sieve.columnar.task import sieve_columns
 
         facts = sieve_columns(task, table, setting(metas, "algorithm"), progress)

@@ -6,12 +6,14 @@ Sources of the scopes: SPEC section 5. Control and layout are compared inside th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from divtrace.align.groups import Group
-from divtrace.events import FIELD, VALUE_FIELDS, Kind, extra_kind
+from divtrace.events import FIELD, TOKEN_FIELDS, VALUE_FIELDS, Kind, extra_kind
 from divtrace.rules.base import RuleClass
 from divtrace.topology import ReplicaGroup
 from divtrace.trace.model import Record
@@ -20,6 +22,10 @@ from divtrace.walk.rounds import RoundView
 _COLLECTIVE_ONLY = frozenset({"op", "src", "numel"})
 _CLASSES: dict[Kind, RuleClass] = {Kind.CONTROL: "control", Kind.LAYOUT: "logical-layout", Kind.SHAPE: "shape"}
 COMPARED = tuple(name for name in VALUE_FIELDS if name not in _COLLECTIVE_ONLY)
+
+
+values_of = attrgetter(*COMPARED)
+"""The compared fields of an event, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +68,25 @@ def rounds_at(rounds: Mapping[int, RoundView] | None, rank: int) -> RoundView | 
 class Comparison:
     """Compares the records of one event at a time, for one replica."""
 
-    def __init__(self, replica: ReplicaGroup) -> None:
-        """Keep the groups in which shapes are compared."""
+    def __init__(self, replica: ReplicaGroup, token_keys: Mapping[int, str] | None = None) -> None:
+        """Keep the groups in which shapes are compared, and how each rank recorded token ids (all alike if None)."""
         self._attn_tp = {rank: replica.attn_tp_group(rank) for rank in replica.ranks}
+        self._token_keys = token_keys if token_keys is not None and len(set(token_keys.values())) > 1 else None
 
     def differences(self, group: Group, rounds: Mapping[int, RoundView] | None) -> tuple[list[Difference], list[str]]:
         """All differing fields, upstream first, and the fields that differ only in what decides nothing (drift)."""
         records = group.records
         found: list[Difference] = []
         drift: list[str] = []
+        rows = [values_of(record.event) for record in records.values()]
+        if all(row == rows[0] for row in rows[1:]):
+            return self._extra(records), drift
         for name in COMPARED:
             values = {
                 rank: value for rank, record in records.items() if (value := getattr(record.event, name)) is not None
             }
+            if self._token_keys is not None and name in TOKEN_FIELDS:
+                values = self._same_tokens(values)
             if len(values) < 2 or not differ(values):
                 continue
             if name == "batch":
@@ -97,6 +109,13 @@ class Comparison:
                 found.append(difference)
         found.extend(self._extra(records))
         return found, drift
+
+    def _same_tokens(self, values: dict[int, Any]) -> dict[int, Any]:
+        """The values of the ranks that recorded token ids like most do: other hashes of equal tokens are not equal."""
+        keys = {rank: (self._token_keys or {}).get(rank, "") for rank in values}
+        counts = Counter(keys.values())
+        chosen = min(counts, key=lambda key: (-counts[key], key), default="")
+        return {rank: value for rank, value in values.items() if keys[rank] == chosen}
 
     def _difference(self, name: str, kind: Kind, values: dict[int, Any], compared: dict[int, Any]) -> Difference | None:
         rule = FIELD[name].rule if name in FIELD else "extra-field"

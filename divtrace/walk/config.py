@@ -28,6 +28,12 @@ def setting(metas: Iterable[Meta], name: str) -> Any:
     return None
 
 
+def token_key(metas: Iterable[Meta]) -> str:
+    """How a rank recorded token ids: plain, off, or hashed under the key of this fingerprint."""
+    tokens = setting(metas, "tokens") or {}
+    return f"{tokens.get('mode', 'plain')}:{tokens.get('key', '')}"
+
+
 def config_divergence(
     replica: int, world: int, ranks: Iterable[int], metas: Mapping[int, tuple[Meta, ...]]
 ) -> Divergence | None:

@@ -11,7 +11,7 @@ from divtrace.invariants import CHECKS
 from divtrace.invariants.base import Break, Context
 from divtrace.topology import ReplicaGroup, Topology
 from divtrace.walk.assemble import Evidence, assemble
-from divtrace.walk.compare import COMPARED, Comparison, Difference
+from divtrace.walk.compare import Comparison, Difference, values_of
 from divtrace.walk.divergence import Divergence
 from divtrace.walk.rounds import RoundKey, Rounds, RoundView, overshoot_rounds, rounds_of
 from divtrace.walk.skips import Skips, Unseen
@@ -62,6 +62,8 @@ class ReplicaWalk:
     """Rounds of every request, the prefill not counted."""
     agreed_step: int | None = None
     """The last step in which two ranks agreed."""
+    token_keys: dict[int, str] = field(default_factory=dict)
+    """How each rank recorded token ids."""
     agreed: bool = False
     """Some event was recorded by two ranks with equal values."""
 
@@ -93,7 +95,7 @@ class _Judge:
     def __init__(self, walk: ReplicaWalk, topology: Topology, algorithm: str | None) -> None:
         self._walk = walk
         self._topology = topology
-        self._comparison = Comparison(walk.replica)
+        self._comparison = Comparison(walk.replica, walk.token_keys)
         self._skips = Skips(walk.views)
         self._breaks = _all_breaks(walk, algorithm)
 
@@ -173,11 +175,11 @@ def _compared(group: Group) -> bool:
     """True if two ranks recorded some field of this event that is compared."""
     if len(group.records) < 2:
         return False
-    recorded: set[str] = set()
+    recorded: set[object] = set()
     for record in group.records.values():
         event = record.event
-        names = {name for name in COMPARED if getattr(event, name) is not None}
-        names |= {f"extra.{key}" for key in event.extra or {} if key.startswith(("control.", "layout.", "shape."))}
+        names: set[object] = {index for index, value in enumerate(values_of(event)) if value is not None}
+        names.update(key for key in event.extra or {} if key.startswith(("control.", "layout.", "shape.")))
         if names & recorded:
             return True
         recorded |= names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from divtrace.align.groups import Group
@@ -31,6 +32,9 @@ class Draft:
     records: tuple[Record, ...]
 
 
+_position = attrgetter("pos")
+
+
 @dataclass(slots=True)
 class RoundView:
     """One rank's records of one round, by stage and phase, in the rank's own order."""
@@ -40,24 +44,32 @@ class RoundView:
     attempt: int
     round: int
     groups: list[Group] = field(default_factory=list)
+    _by_phase: dict[str, list[Record]] | None = None
 
     def records(self, stages: Iterable[str] | None, phases: Iterable[str]) -> Iterator[Record]:
         """Records of these stages (all if None) and phases, in the order of the trace."""
-        rank = self.view.rank
-        for group in self.groups:
-            if group.key.phase in phases and (stages is None or group.key.stage in stages):
-                yield group.records[rank]
+        known = self._phases()
+        chosen = [record for phase in phases for record in known.get(phase, ())]
+        if len(chosen) > 1:
+            chosen.sort(key=_position)
+        return (record for record in chosen if stages is None or record.event.stage in stages)
+
+    def _phases(self) -> dict[str, list[Record]]:
+        if self._by_phase is None:
+            self._by_phase = {}
+            for group in self.groups:
+                self._by_phase.setdefault(group.key.phase, []).append(group.records[self.view.rank])
+        return self._by_phase
 
     def pick(self, name: str, stages: Iterable[str] | None = None, phases: Iterable[str] = GOING_ON) -> Found | None:
         """The last recorded value of a field: from the first of the phases that has one."""
+        known = self._phases()
         for phase in phases:
-            found = None
-            for record in self.records(stages, (phase,)):
-                value = getattr(record.event, name)
-                if value is not None:
-                    found = Found(value, record)
-            if found is not None:
-                return found
+            for record in reversed(known.get(phase, ())):
+                event = record.event
+                value = getattr(event, name)
+                if value is not None and (stages is None or event.stage in stages):
+                    return Found(value, record)
         return None
 
     def draft(self) -> Draft | None:

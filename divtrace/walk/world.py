@@ -14,7 +14,7 @@ from divtrace.trace.model import RankTrace
 from divtrace.walk import odd
 from divtrace.walk.collectives import Operation, OperationMatch, matches, mismatch, operations_of
 from divtrace.walk.compare import Difference
-from divtrace.walk.config import config_divergence, setting
+from divtrace.walk.config import config_divergence, setting, token_key
 from divtrace.walk.divergence import CommunicatorKey, Divergence
 from divtrace.walk.judge import ReplicaWalk, walk_replica
 from divtrace.walk.progress import LastNumbers, Waits, waits
@@ -154,6 +154,7 @@ def walk_world(
             one.scope = sieved.scopes.get(ranks, Scope(frozenset(), frozenset()))
             one.requests, one.agreed = dict(sieved.requests.get(ranks, {})), ranks in sieved.agreed
             one.agreed_step = sieved.agreed_steps.get(ranks)
+        one.token_keys = {rank: token_key(metas[rank]) for rank in inside}
         walk_replica(one, groups, setting(lowest, "algorithm"))
         if sieved is not None:
             one.partial = {**sieved.partial.get(replica.ranks, {}), **one.partial}
