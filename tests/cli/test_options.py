@@ -10,16 +10,26 @@ import pytest
 from cli import traces
 from cli.command import Call
 from divtrace.api import Options
-from divtrace.cli._options import Analysis, Reading
+from divtrace.cli._options import Analysis, Backend, Reading
 from divtrace.errors import UsageError
 
-GIVEN = {"run": "monday", "tp": 16, "dp": 8, "cp": 2, "pp": 4, "dp_attention": True, "jobs": 3, "strict": True}
+GIVEN = {
+    "run": "monday",
+    "tp": 16,
+    "dp": 8,
+    "cp": 2,
+    "pp": 4,
+    "dp_attention": True,
+    "jobs": 3,
+    "strict": True,
+    "ray_address": "auto",
+}
 
 
 def test_every_option_of_reading_reaches_the_core() -> None:
-    reading = Reading(**GIVEN, attn_tp_group=["0,1", "3,2"])  # type: ignore[arg-type]
+    reading = Reading(**GIVEN, backend=Backend.RAY, attn_tp_group=["0,1", "3,2"])  # type: ignore[arg-type]
 
-    assert reading.options() == Options(**GIVEN, attn_tp_groups=((0, 1), (3, 2)))  # type: ignore[arg-type]
+    assert reading.options() == Options(**GIVEN, backend="ray", attn_tp_groups=((0, 1), (3, 2)))  # type: ignore[arg-type]
 
 
 def test_nothing_given_is_what_the_core_does_by_itself() -> None:
@@ -29,6 +39,20 @@ def test_nothing_given_is_what_the_core_does_by_itself() -> None:
 
 def test_the_limit_of_findings_reaches_the_core() -> None:
     assert Analysis(max_findings=7, tp=2).options() == Options(max_findings=7, tp=2)
+
+
+def test_an_address_of_a_cluster_goes_with_the_backend(call: Call, tmp_path: Path) -> None:
+    result = call("analyze", traces.clean(tmp_path), "--ray-address", "auto")
+
+    assert result.returncode == 2
+    assert result.stderr.endswith("hint: add --backend ray\n")
+
+
+def test_another_backend_is_refused(call: Call, tmp_path: Path) -> None:
+    result = call("check", traces.clean(tmp_path), DIVTRACE_BACKEND="dask")
+
+    assert result.returncode == 2
+    assert "'dask' is not one of 'local', 'ray'" in result.stderr
 
 
 @pytest.mark.parametrize("group", ["", "a", "0,", "0,-1", "0-3"])

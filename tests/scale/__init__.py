@@ -1,0 +1,1 @@
+"""Beyond one machine: workers of Ray, and traces in object storage."""
