@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "validate": ("divtrace.cli.validate", "List every damaged record and file."),
     "topology": ("divtrace.cli.topology", "Print the groups that parallel sizes give."),
     "explain": ("divtrace.cli.explain", "Say what a rule means, or list all rules."),
+    "record": ("divtrace.cli.record", "Say what would be recorded in this environment."),
     "schema": ("divtrace.cli.schema", "Print a JSON Schema, or list them."),
 }
 """Name of a command: the module that holds it as `command`, and its line in `divtrace --help`."""

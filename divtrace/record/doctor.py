@@ -202,7 +202,7 @@ def render(found: Examination) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m divtrace.record doctor`: 0 if an engine would be recorded, 1 if something is in the way."""
+    """`python -m divtrace.record doctor`: 0 if an engine would be recorded, 2 if something is in the way."""
     import argparse
 
     parser = argparse.ArgumentParser(
@@ -214,4 +214,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     found = examine(steps_per_second=options.steps_per_second, batch=options.batch, collectives=options.collectives)
     sys.stdout.write("\n".join(render(found)) + "\n")
-    return 1 if found.problems else 0
+    return 2 if found.problems else 0

@@ -55,7 +55,7 @@ def test_a_package_that_looks_like_an_engine_is_checked(
     engine = next(engine for engine in found.engines if engine.name == "vllm")
     assert engine.version == "9.9"
     assert all(layer.missing for layer in engine.layers)
-    assert main([]) == 1
+    assert main([]) == 2
     assert "vllm 9.9" in capsys.readouterr().out
 
 
@@ -76,6 +76,6 @@ with Recorder({str(tmp_path / "logs")!r}, rank=0) as recorder:
     assert [event.site for event in read(tmp_path / "logs").events] == ["greedy", "end"]
     doctor = [python, "-m", "divtrace.record", "doctor"]
     done = subprocess.run(doctor, capture_output=True, text=True, check=False, env=clean, cwd=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "neither SGLang nor vLLM is installed" in done.stdout
     assert done.stderr == ""
