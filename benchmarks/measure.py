@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Command = Sequence[str]
+LIMIT = 600.0
+"""Seconds after which a command is given up."""
 
 
 @dataclass(frozen=True)
@@ -48,31 +52,43 @@ class CommandError(Exception):
     """A command ended with a status that it should not have."""
 
 
-def once(command: Command, environment: Mapping[str, str] | None = None) -> Sample:
-    """Run a command to its end."""
+def once(command: Command, limit: float = LIMIT) -> Sample:
+    """Run a command to its end, or for `limit` seconds; raises CommandError if it takes longer."""
     began = time.perf_counter()
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
-    ) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+        alarm = threading.Timer(limit, child.kill)
+        alarm.start()
         said = b"" if child.stdout is None else child.stdout.read()
         _, status, used = os.wait4(child.pid, 0)
+        alarm.cancel()
         child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode == -signal.SIGKILL and time.perf_counter() - began >= limit:
+        raise CommandError(f"took over {limit:.0f} s")
     lines = said.decode(errors="replace").strip().splitlines()
     peak = used.ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
     wall = time.perf_counter() - began
     return Sample(used.ru_utime + used.ru_stime, wall, peak, child.returncode, lines[-1] if lines else "")
 
 
-def in_turn(commands: Mapping[str, Command], runs: int, *, allowed: Mapping[str, Sequence[int]] | None = None) -> Runs:
+def in_turn(
+    commands: Mapping[str, Command],
+    runs: int,
+    *,
+    allowed: Mapping[str, Sequence[int]] | None = None,
+    limit: float = LIMIT,
+) -> Runs:
     """Run all commands one after another, `runs` times, so that what disturbs the machine disturbs them alike.
 
     Raises:
-        CommandError: a command ended with a status other than 0, or those `allowed` for it.
+        CommandError: a command took too long, or ended with a status other than 0, or those `allowed` for it.
     """
     samples: dict[str, list[Sample]] = {name: [] for name in commands}
     for _ in range(runs):
         for name, command in commands.items():
-            sample = once(command)
+            try:
+                sample = once(command, limit)
+            except CommandError as error:
+                raise CommandError(f"{name} {error}") from None
             if sample.status not in (allowed or {}).get(name, (0,)):
                 raise CommandError(f"{name}: exit status {sample.status}: {sample.said[:300]}")
             samples[name].append(sample)
