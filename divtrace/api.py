@@ -240,7 +240,17 @@ def first_divergence(
         UsageError: no replica served the request; the hint lists the nearest ids.
         DivtraceError: as `analyze`.
     """
-    walked = walk_traces(paths, options or Options(), progress)
+    chosen = options or Options()
+    with stage("discover"):
+        found = discover(paths)
+    if sum(source.size or 0 for source in found.sources) >= chosen.sieve_from and not chosen.strict:
+        from divtrace.sieve.single import without_finding
+
+        with stage("one request"):
+            alone = without_finding(found, req, chosen.run, chosen.groups, attempt=attempt, replica=replica)
+        if alone is not None:
+            return alone
+    walked = _walk_found(paths, found, chosen, progress)
     with stage("report"):
         return first_divergence_of(walked, req, attempt=attempt, replica=replica)
 

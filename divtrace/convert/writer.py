@@ -150,10 +150,9 @@ def _ends(table: pa.Table) -> list[int]:
     before, after = req[:-1], req[1:]
     changes = pc.add(pc.indices_nonzero(pc.fill_null(pc.not_equal(before, after), False)), 1).to_pylist()
     nulls = req.null_count
-    if 0 < nulls < len(req):
-        changes = sorted({*changes, nulls})
-    ends: list[int] = []
-    start = 0
+    # Rows without a request are a row group of their own: whoever asks for a request may pass over the others.
+    ends: list[int] = [nulls] if 0 < nulls < len(req) else []
+    start = ends[0] if ends else 0
     last: int | None = None
     for change in [*changes, len(req)]:
         while change - start > ROW_GROUP + ROW_GROUP // 2:

@@ -40,8 +40,8 @@ class ParquetTrace:
         try:
             # An object of a storage is opened once for all that is read of it.
             self._object = open_random(source.path) if is_remote(source.path) else None
-            where = source.path if self._object is None else self._object
-            plain = parquet.ParquetFile(where, memory_map=False)
+            self._where = source.path if self._object is None else self._object
+            plain = self._plain = parquet.ParquetFile(self._where, memory_map=False)
             schema = plain.schema_arrow
             self.provenance: Provenance | None = provenance_of(plain.metadata.metadata or {})
             recorded = None if self.provenance is None else frozenset(self.provenance.fields)
@@ -55,21 +55,33 @@ class ParquetTrace:
             for name, arrow in self.fields.items():
                 if not fits(_TYPES[name], arrow):
                     raise NotSievableError(f"{source.name}: the column {name} is of the type {arrow}")
-            texts = [
+            self._texts = [
                 name for name, arrow in self.fields.items() if _TYPES[name] == "str" and not pa.types.is_null(arrow)
             ]
-            self.file = parquet.ParquetFile(where, memory_map=False, read_dictionary=texts)
         except (pa.ArrowException, OSError, ValueError, UnicodeError) as error:
             raise NotSievableError(f"{source.name}: {error}") from error
-        metadata = self.file.metadata
+        metadata = self.metadata = plain.metadata
+        self._schema = plain.schema
+        self._opened: Any = None
         self.rows: int = metadata.num_rows
         self._leaves: dict[str, list[int]] = {}
         for index in range(metadata.num_columns):
-            self._leaves.setdefault(self.file.schema.column(index).path.partition(".")[0], []).append(index)
+            self._leaves.setdefault(self._schema.column(index).path.partition(".")[0], []).append(index)
         self.group_rows: list[int] = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         self.unknown = [name for name in schema.names if name not in _TYPES and not name.startswith(PREFIX)]
         self.metas = _metas(metadata.metadata or {}, source)
         self._bytes: Any = None
+
+    @property
+    def file(self) -> Any:
+        """The file, read so that texts come as dictionaries."""
+        if self._opened is None:
+            from pyarrow import parquet
+
+            self._opened = parquet.ParquetFile(
+                self._where, memory_map=False, metadata=self.metadata, read_dictionary=self._texts
+            )
+        return self._opened
 
     def pieces(self) -> list[list[int]]:
         """The row groups that are looked at together, in order."""
@@ -112,7 +124,7 @@ class ParquetTrace:
         """False if the statistics say that no row of a row group is of this request."""
         if "req" not in self._leaves:
             return False
-        known = self.file.metadata.row_group(group).column(self._leaves["req"][0]).statistics
+        known = self.metadata.row_group(group).column(self._leaves["req"][0]).statistics
         if known is None or not known.has_min_max:
             return known is None or not known.has_null_count or known.null_count != self.group_rows[group]
         try:
@@ -120,9 +132,14 @@ class ParquetTrace:
         except (TypeError, UnicodeError):
             return True
 
+    def may_be_null(self, group: int, name: str) -> bool:
+        """False if the statistics say that every row of a row group records a field."""
+        known = self.metadata.row_group(group).column(self._leaves[name][0]).statistics
+        return known is None or not known.has_null_count or known.null_count > 0
+
     def has_values(self, groups: Sequence[int], name: str) -> bool:
         """False if the statistics say that a column of these row groups is null throughout."""
-        metadata = self.file.metadata
+        metadata = self.metadata
         for group in groups:
             for leaf in self._leaves[name]:
                 column = metadata.row_group(group).column(leaf)
@@ -137,7 +154,7 @@ class ParquetTrace:
         if len(here) != len(there) or len(groups) != len(others):
             return False
         for mine, its in zip(here, there, strict=True):
-            if self.file.schema.column(mine) != other.file.schema.column(its):
+            if self._schema.column(mine) != other._schema.column(its):
                 return False
             for group, its_group in zip(groups, others, strict=True):
                 one, two = self._chunk(group, mine), other._chunk(its_group, its)
@@ -147,7 +164,7 @@ class ParquetTrace:
 
     def _chunk(self, group: int, leaf: int) -> tuple[int, int, int, str]:
         """Offset, size, number of values and codec of a column chunk."""
-        column = self.file.metadata.row_group(group).column(leaf)
+        column = self.metadata.row_group(group).column(leaf)
         start = column.data_page_offset
         if column.has_dictionary_page and column.dictionary_page_offset:
             start = min(start, column.dictionary_page_offset)
@@ -166,7 +183,9 @@ class ParquetTrace:
 
     def close(self) -> None:
         """Let go of the file."""
-        self.file.close()
+        self._plain.close()
+        if self._opened is not None:
+            self._opened.close()
         if self._bytes is not None:
             self._bytes.close()
         if self._object is not None:

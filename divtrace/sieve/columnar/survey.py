@@ -18,6 +18,9 @@ def parquet_start(source: Source) -> tuple[RankId, int, list[Meta], InputFacts |
     """
     trace = ParquetTrace(source)
     try:
+        if trace.provenance is not None:
+            origin = trace.provenance
+            return (origin.world, origin.rank), origin.first_seq, trace.metas, origin.facts
         groups = next((groups for groups in trace.pieces()), None)
         names = [name for name in ("rank", "world", "seq") if name in trace.fields]
         if groups is None or "seq" not in names:
@@ -35,11 +38,6 @@ def parquet_start(source: Source) -> tuple[RankId, int, list[Meta], InputFacts |
             raise NotSievableError(f"{source.name} tells no rank, several, or no seq")
         if default is not None and default != rank:
             raise NotSievableError(f"{source.name} tells several ranks")
-        first_seq = first["seq"]
-        if trace.provenance is not None:
-            if (trace.provenance.world, trace.provenance.rank) != (world, rank):
-                raise NotSievableError(f"{source.name} was changed after its conversion")
-            return (world, rank), trace.provenance.first_seq, trace.metas, trace.provenance.facts
-        return (world, rank), first_seq, sorted(trace.metas, key=canonical), None
+        return (world, rank), first["seq"], sorted(trace.metas, key=canonical), None
     finally:
         trace.close()

@@ -1,0 +1,181 @@
+"""One request alone: is there surely nothing to be found about it? Reads as little of the traces as that takes.
+
+The lines that hold the request are compared and checked as the sieve does. If all ranks recorded the same and no
+invariant may break, the request has no finding of its own. Anything else, and whatever one request's records do not
+tell, is left to the whole analysis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from divtrace.align.groups import Group
+from divtrace.align.view import key_of
+from divtrace.events import Event, Meta
+from divtrace.report.model import Tool
+from divtrace.report.request import FirstDivergence, RequestResult
+from divtrace.sieve.cursor import NotSievableError
+from divtrace.sieve.facts import ReplicaFacts
+from divtrace.sieve.requests import Requests
+from divtrace.sieve.survey import RankFiles, survey
+from divtrace.topology import ReplicaGroup, Topology
+from divtrace.trace.compression import open_stream
+from divtrace.trace.discover import Discovery, Source
+from divtrace.trace.model import Record
+from divtrace.trace.records import BadRecordError, decode_line
+from divtrace.version import __version__
+from divtrace.walk.config import setting
+from divtrace.walk.sync import wrong_group
+from divtrace.walk.world import GroupFlags, world_topology
+
+_BLOCK = 1 << 21
+_NOT_COMPARED = (
+    *("kind", "world", "rank", "seq", "ts", "kv_slots", "pool_index", "pool_free", "decided_on", "margin"),
+    *("dummy", "error", "error_type", "note", "state"),
+)
+
+
+class UnsureError(Exception):
+    """The records of the request alone do not show that it has no finding."""
+
+
+def without_finding(
+    found: Discovery, req: str, run: str | None, flags: GroupFlags, *, attempt: int | None, replica: int | None
+) -> FirstDivergence | None:
+    """The answer for a request that surely has no finding; None if it may have one, or if nothing records it.
+
+    Raises:
+        TopologyError: sizes do not divide.
+    """
+    try:
+        files = survey(found.sources, run)
+        results = []
+        first = 0
+        for world in sorted({world for world, _ in files}):
+            here = {rank: one for (w, rank), one in files.items() if w == world}
+            groups = world_topology(sorted(here), {rank: tuple(one.metas) for rank, one in here.items()}, flags)
+            for index, one in enumerate(groups.replicas, first):
+                inside = {rank: here[rank] for rank in sorted(one.ranks) if rank in here}
+                if replica in (None, index) and inside and _serves(world, inside, one, groups, req):
+                    results.append(RequestResult(world=world, replica=index, finding=None, origin=None))
+            first += len(groups.replicas)
+    except (UnsureError, NotSievableError, OSError):
+        return None
+    if not results:
+        return None
+    return FirstDivergence(tool=Tool(__version__), req=req, attempt=attempt, results=tuple(results))
+
+
+def _serves(world: int, files: Mapping[int, RankFiles], replica: ReplicaGroup, groups: Topology, req: str) -> bool:
+    """Whether a replica served the request.
+
+    Raises:
+        UnsureError: the request may have a finding there.
+    """
+    metas = [meta for one in files.values() for meta in one.metas]
+    if any(one.parquet for one in files.values()):
+        from divtrace.sieve.columnar.single import check_columns
+
+        return check_columns(world, files, replica, groups, setting(metas, "algorithm"), req)
+    events = {rank: list(_events(rank, world, one, req)) for rank, one in files.items()}
+    if not any(events.values()):
+        return False
+    check_events(events, groups, setting(metas, "algorithm"), req)
+    return True
+
+
+def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algorithm: str | None, req: str) -> None:
+    """Compare the records of one request, and of batches that hold it, and check its invariants.
+
+    Raises:
+        UnsureError: something differs, or may break.
+    """
+    ranks = sorted(events)
+    facts = ReplicaFacts({})
+    requests = Requests(facts, algorithm, ranks)
+    columns = [events[rank] for rank in ranks]
+    if len({len(column) for column in columns}) != 1:
+        raise UnsureError
+    good: set[tuple[object, ...]] = set()
+    for row in zip(*columns, strict=True):
+        event = row[0]
+        slots = [one.kv_slots for one in row]
+        if event.comm_ranks is not None or event.src is not None:
+            key = (event.stage, None if event.comm_ranks is None else tuple(event.comm_ranks), event.src)
+            if key not in good:
+                group = Group(key_of(event, 0), {rank: Record(event, 0, "", 0, False) for rank in ranks})
+                if wrong_group(group, groups) is not None:
+                    raise UnsureError
+                good.add(key)
+        for one in row:
+            for name in _NOT_COMPARED:
+                setattr(one, name, None)
+        if any(one != event for one in row[1:]):
+            raise UnsureError
+        if event.req == req and event.stage not in ("collective", "host"):
+            requests.agree(event, ranks, slots if any(one is not None for one in slots) else None)
+    requests.close_all()
+    if facts.suspects or facts.stepless:
+        raise UnsureError
+
+
+def _events(rank: int, world: int, files: RankFiles, req: str) -> Iterator[Event]:
+    """The records of one rank that are of a request, or of a batch that holds it.
+
+    Raises:
+        UnsureError: a line that may be one of them is damaged, or not in order.
+    """
+    before = -1
+    for source in files.sources:
+        for line in _lines(source, msgspec.json.encode(req)[1:-1]):
+            try:
+                record, _ = decode_line(line)
+            except BadRecordError as error:
+                raise UnsureError from error
+            if isinstance(record, Meta) or record is None:
+                continue
+            if record.req != req and (record.req is not None or req not in (record.batch or ())):
+                continue
+            if record.seq is None or record.seq <= before:
+                raise UnsureError
+            if record.rank not in (None, rank) or record.world not in (None, world):
+                raise UnsureError
+            before = record.seq
+            yield record
+
+
+def _lines(source: Source, needle: bytes) -> Iterator[bytes]:
+    """The lines of a file that hold a text, or any escape, which may stand for a part of it."""
+    with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
+        stream = open_stream(file, source.size)
+        rest = b""
+        if stream.plain and source.size is not None:
+            file.seek(0)
+            while block := file.read(_BLOCK):
+                text = rest + block
+                cut = text.rfind(b"\n") + 1
+                yield from _matching(text, cut, needle)
+                rest = text[cut:]
+        else:
+            for chunk in stream:
+                text = rest + chunk
+                cut = text.rfind(b"\n") + 1
+                yield from _matching(text, cut, needle)
+                rest = text[cut:]
+        yield from _matching(rest, len(rest), needle)
+
+
+def _matching(text: bytes, end: int, needle: bytes) -> Iterator[bytes]:
+    escaped = text.find(b"\\", 0, end) >= 0
+    if escaped:
+        yield from (line for line in text[:end].split(b"\n") if b"\\" in line or needle in line)
+        return
+    at = text.find(needle, 0, end)
+    while at >= 0:
+        start = text.rfind(b"\n", 0, at) + 1
+        stop = text.find(b"\n", at, end)
+        stop = end if stop < 0 else stop
+        yield text[start:stop]
+        at = text.find(needle, stop, end)
