@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from divtrace.align.steps import StepPositions
 from divtrace.events import MODEL_STAGES, STAGE_ORDER, Event
 from divtrace.trace.model import RankTrace, Record
 
@@ -89,8 +90,8 @@ class RankView:
         self.keys: list[EventKey | None] = []
         self.repeated: set[EventKey] = set()
         self.covered: set[Site] = set()
-        self.first_of_step: dict[int, int] = {}
-        self.last_of_step: dict[int, int] = {}
+        self.first_of_step: Mapping[int, int]
+        self.last_of_step: Mapping[int, int]
         self.overlapped = False
         """Some model event was written after one of a later step: stages of two steps interleave."""
         self.invisible_loss = not trace.has_seq or trace.dropped > trace.lost
@@ -99,15 +100,16 @@ class RankView:
         """Position of the last model event; -1 if there is none."""
         self.length = len(self.records)
         """Records of the whole trace."""
-        self._index()
+        self.first_of_step, self.last_of_step = self._index()
         self._positions: list[int] | None = None
         if summary is not None:
             self._positions = [record.pos for record in self.records]
             self.covered = set(summary.covered)
-            self.first_of_step, self.last_of_step = dict(summary.first_of_step), dict(summary.last_of_step)
+            self.first_of_step, self.last_of_step = summary.first_of_step, summary.last_of_step
             self.overlapped, self.closed = summary.overlapped, summary.closed
             self.last_model, self.length = summary.last_model, summary.events
-        self.steps = sorted(self.first_of_step)
+        first = self.first_of_step
+        self.steps: Sequence[int] = first.steps if isinstance(first, StepPositions) else sorted(first)
 
     def between(self, first: int, last: int) -> Iterator[Record]:
         """The loaded records from position `first` to position `last`."""
@@ -125,7 +127,9 @@ class RankView:
     def _at(self, pos: int) -> int:
         return pos if self._positions is None else bisect_left(self._positions, pos)
 
-    def _index(self) -> None:
+    def _index(self) -> tuple[dict[int, int], dict[int, int]]:
+        first_of_step: dict[int, int] = {}
+        last_of_step: dict[int, int] = {}
         seen: set[EventKey] = set()
         highest: int | None = None
         for record in self.records:
@@ -149,8 +153,9 @@ class RankView:
                 self.closed = True
             self.keys.append(key)
             if step is not None and stage != "host":
-                self.first_of_step.setdefault(step, record.pos)
-                self.last_of_step[step] = record.pos
+                first_of_step.setdefault(step, record.pos)
+                last_of_step[step] = record.pos
+        return first_of_step, last_of_step
 
     def hole_between(self, first: int, last: int) -> bool:
         """True if events may be missing somewhere behind position `first` and before position `last`."""

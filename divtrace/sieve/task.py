@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from divtrace.align.steps import packed
 from divtrace.events import Meta
 from divtrace.sieve.cursor import Cursor, NotSievableError
 from divtrace.sieve.facts import ReplicaFacts
@@ -80,6 +81,9 @@ def sieve_replica(task: ReplicaTask, progress: Callable[[int], None] | None = No
         raise NotSievableError("something without a step needs judging")
     for rank in ranks:
         _check_metas(task.files[rank].metas, facts.ranks[rank].reading.metas)
+    for one in facts.ranks.values():
+        # Nothing is added from here on, so that they need be no dictionaries any more.
+        one.first_of_step, one.last_of_step = packed(one.first_of_step, one.last_of_step)  # type: ignore[assignment]
     cost = clock.cost(sum(one.events for one in facts.ranks.values()))
     return ReplicaResult(facts, table, cost)
 
