@@ -15,6 +15,9 @@ from divtrace.errors import TopologyError
 RankGroup = tuple[int, ...]
 RankGroups = tuple[RankGroup, ...]
 
+MOST_RANKS = 1 << 17
+"""Ranks of one world beyond which sizes are taken for damage, so that a wrong number cannot fill the memory."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
@@ -47,6 +50,11 @@ class Sizes:
         for name in ("tp", "dp", "cp", "pp", "ep", "moe_dp"):
             if getattr(self, name) < 1:
                 raise TopologyError(f"{name} is {getattr(self, name)}; every parallel size is at least 1")
+        world = self.tp * self.pp
+        if world > MOST_RANKS:
+            raise TopologyError(
+                f"tp {self.tp} x pp {self.pp} = {world} ranks; more than {MOST_RANKS} are taken for an error"
+            )
         parts = self.attention_dp * self.cp
         if self.tp % parts:
             raise TopologyError(

@@ -31,17 +31,15 @@ def reasons(view: RankView, unseen: Unseen, last: Record | None) -> list[str]:
     """Why parts of a rank's trace are not compared, one sentence each; empty if all of it is."""
     found = []
     if unseen.after_last and last is not None:
-        found.append(
-            f"its last event is {place(last)}; {counted(unseen.after_last, 'event')} of its peers after it not compared"
-        )
+        found.append(f"its last event is {place(last)}; what its peers recorded after it is not compared")
     if unseen.before_first:
-        found.append(
-            f"its trace begins later than its peers'; {counted(unseen.before_first, 'earlier event')} not compared"
-        )
+        found.append("its trace begins later than its peers'; what they recorded before is not compared")
     if view.trace.gaps or view.invisible_loss:
         found.append(_losses(view, unseen))
     if unseen.no_coverage:
-        sites = sorted({f"{site.stage}/{short(site.site or '').strip(chr(34))}" for site in unseen.no_coverage})
+        sites = sorted(
+            {f"{site.stage}/{short(site.site or '').strip(chr(34))}".rstrip("/") for site in unseen.no_coverage}
+        )
         shown = listed(sites[:4] + ([f"{len(sites) - 4} more"] if len(sites) > 4 else []))
         found.append(f"it never records {shown}")
     return found
@@ -56,5 +54,5 @@ def _losses(view: RankView, unseen: Unseen) -> str:
     elif view.trace.dropped > view.trace.lost:
         parts.append(f"its recorder dropped {counted(view.trace.dropped, 'event')}")
     if unseen.hidden:
-        parts.append(f"{counted(unseen.hidden, 'event')} of its peers may be hidden by that")
+        parts.append("events that its peers recorded may be hidden by that")
     return ", ".join(parts)

@@ -22,6 +22,8 @@ def check(current: RoundView, previous: RoundView | None, context: Context) -> I
     bonus, draft = current.pick("bonus"), current.draft()
     if correct is None or bonus is None or draft is None:
         return
+    if not 0 <= correct.value <= len(draft.tokens):
+        return  # more than there were drafts: plan-bound says so
     inputs = [correct.record, bonus.record, *draft.records]
     accepted = list(range(1, correct.value + 1))
     if draft.parents is not None:

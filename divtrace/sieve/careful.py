@@ -111,6 +111,8 @@ class Careful:
         heads = [(lane, lane.head) for lane in self._active if lane.head is not None]
         if not heads:
             return
+        if any(head.step is None and head.stage not in ("host", "init") for _, head in heads):
+            raise NotSievableError("a record carries no step")
         apart = [(lane, head) for lane, head in heads if head.stage not in MODEL]
         if apart:
             # Host records and collectives are no part of the lockstep: each rank passes its own.
@@ -209,6 +211,8 @@ class Careful:
             while (event := lane.fetch()) is not None:
                 if event.stage in MODEL and event.step is not None and event.step >= meet:
                     break
-                if event.step is not None and event.stage != "host":
+                if event.stage not in ("host", "init"):
+                    if event.step is None:
+                        raise NotSievableError("a record carries no step")
                     self.facts.irregular.add(event.step)
                 self._alone(lane, event)

@@ -109,8 +109,8 @@ class Lockstep(Careful):
             stage = event.stage
             if event.extra is not None and not _is_tidy(event):
                 break
-            if event.step != step and event.step is not None and stage != "host":
-                if event.step >= stop:
+            if event.step != step and stage != "host":
+                if event.step is None or event.step >= stop:
                     break
                 if step is not None:
                     self._leave_step(step, done)

@@ -33,6 +33,7 @@ class PlainRequest:
         "progress",
         "req",
         "rounds",
+        "skipped",
         "slot_index",
         "targets",
         "verify_len",
@@ -45,6 +46,7 @@ class PlainRequest:
         self.req, self.attempt, self.extra = req, attempt, extra
         self.number = -1
         self.rounds = 0
+        self.skipped: set[int] = set()
         self.progress = _NOTHING
         self.new_seq_len: int | None = None
         self.last_token: int | None = None
@@ -135,7 +137,7 @@ class PlainRequest:
             return GOOD if path is None else UNUSUAL
         if (verify_len is not None and correct >= verify_len) or (drafts is not None and correct > len(drafts)):
             return SUSPECT
-        if path is not None and path != list(range(correct + 1)):
+        if path is not None and (len(path) != correct + 1 or path != list(range(correct + 1))):
             return UNUSUAL
         tokens = self.targets
         if tokens is None or drafts is None or (event.branch or self.greedy) != "greedy":

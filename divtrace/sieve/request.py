@@ -51,6 +51,9 @@ class LiveRequest:
     new_seq_len: int | None = None
     last_token: int | None = None
     rounds: int = 0
+    """The highest round so far."""
+    skipped: set[int] = field(default_factory=set)
+    """Lower rounds that have not come yet."""
     restarted: bool = False
     """A schedule event retracted or extended it since the last check of a round."""
     over_after: int | None = None
@@ -179,7 +182,7 @@ def _accepts(accept: Event, target: Event | None, drafts: list[int] | None, veri
         return path is None
     if (verify_len is not None and correct >= verify_len) or (drafts is not None and correct > len(drafts)):
         return False
-    if path is not None and path != list(range(correct + 1)):
+    if path is not None and (len(path) != correct + 1 or path != list(range(correct + 1))):
         return False
     if target is None or drafts is None:
         return True

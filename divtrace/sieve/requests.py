@@ -13,6 +13,8 @@ from divtrace.sieve.rows import Rows
 
 _LINGER = 8
 """Steps after which a finished request is forgotten: its overshoot round is over by then."""
+_MOST_SKIPPED = 1024
+"""Rounds left out at one point that are remembered, should they come late."""
 _AROUND = 2
 """Steps around a change from plain to any shape, which the walk judges."""
 
@@ -62,9 +64,7 @@ class Requests:
                 self._leave_plain(event.step)
                 self._agree_any(event, ranks, slots)
                 return
-            if number > live.rounds:
-                live.rounds = number
-                self._facts.requests[live.req] += 1
+            self._count(live, number)
         stage = event.stage
         handler = HANDLERS.get(stage)
         if handler is None or (event.phase is not None and event.phase != "used"):
@@ -112,7 +112,7 @@ class Requests:
             self._facts.irregular.update(range(step - _AROUND, step + _AROUND + 1))
         for req, plain in self._plain.items():
             live = self._any[req] = LiveRequest(req, plain.attempt)
-            live.rounds, live.over_after = plain.rounds, plain.over_after
+            live.rounds, live.skipped, live.over_after = plain.rounds, plain.skipped, plain.over_after
             live.slot_index, live.windows, live.contested = plain.slot_index, plain.windows, plain.contested
             self.rows.adopt(live)
         self._plain.clear()
@@ -125,9 +125,7 @@ class Requests:
         if event.round is None:
             self._decision(event, live, (rank,))
             return
-        if event.round > live.rounds:
-            live.rounds = event.round
-            self._facts.requests[live.req] += 1
+        self._count(live, event.round)
         if event.phase == "local":
             return
         if event.kv_slots is not None:
@@ -181,6 +179,18 @@ class Requests:
         if self.absent is not None:
             self._facts.partial.setdefault(live.req, self.absent)
 
+    def _count(self, live: PlainRequest | LiveRequest, number: int) -> None:
+        """Count a round once, also if it comes behind a later one."""
+        if number > live.rounds:
+            if 0 < live.rounds < number - 1:
+                live.skipped.update(range(live.rounds + 1, min(number, live.rounds + _MOST_SKIPPED)))
+            live.rounds = number
+        elif number in live.skipped:
+            live.skipped.discard(number)
+        else:
+            return
+        self._facts.requests[live.req] += 1
+
     def _close(self, live: LiveRequest, step: int | None) -> None:
         for number, events in ((live.number, live.events), (live.later_number, live.later_events)):
             if number >= 0 and not close_round(live, number, events, self._algorithm):
@@ -199,9 +209,7 @@ class Requests:
                     self.suspect(live.req, live.events[0].step)
                 live.number, live.events = live.later_number, live.later_events
             live.later_number, live.later_events = number, [event]
-        if number > live.rounds:
-            live.rounds = number
-            self._facts.requests[live.req] += 1
+        self._count(live, number)
 
     def _decision(self, event: Event, live: PlainRequest | LiveRequest, ranks: Sequence[int]) -> None:
         if event.stage != "schedule" or event.decision not in ("retract", "extend"):

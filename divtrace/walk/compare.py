@@ -93,10 +93,10 @@ class Comparison:
                 found.append(_batch(values))
                 continue
             if name == "target_tokens":
-                rows = _deciding_rows(rounds)
-                index = first_deciding_difference(values, rows)
+                deciding_rows = _deciding_rows(rounds, max(len(value) for value in values.values()))
+                index = first_deciding_difference(values, deciding_rows)
                 if index is not None:
-                    deciding = {rank: _at(value, rows) for rank, value in values.items()}
+                    deciding = {rank: _at(value, deciding_rows) for rank, value in values.items()}
                     found.append(Difference(name, "target-tokens", "control", index, values, deciding))
                 elif first_difference(values.values()) != min(len(value) for value in values.values()):
                     drift.append(name)
@@ -227,8 +227,8 @@ def _at(value: list[int], rows: list[int] | None) -> list[int | None]:
     return [*value] if rows is None else [value[row] if row < len(value) else None for row in rows]
 
 
-def _deciding_rows(rounds: Mapping[int, RoundView] | None) -> list[int] | None:
-    """Rows whose target token decides something (SPEC section 5); None for all.
+def _deciding_rows(rounds: Mapping[int, RoundView] | None, length: int) -> list[int] | None:
+    """Rows below `length` whose target token decides something (SPEC section 5); None for all.
 
     In a chain those up to L, the largest accepted length that a rank records; in a tree those on the accepted paths.
     """
@@ -247,4 +247,6 @@ def _deciding_rows(rounds: Mapping[int, RoundView] | None) -> list[int] | None:
             rows.update(significant("accept_path", path.value, path.record, round_view))
     if not correct or (tree and not paths):
         return None
-    return sorted(row for row in rows if row >= 0) if tree else list(range(max(correct) + 1))
+    if tree:
+        return sorted(row for row in rows if 0 <= row < length)
+    return list(range(min(max(correct) + 1, length)))

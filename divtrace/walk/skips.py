@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from divtrace.align.groups import Group
@@ -18,7 +17,8 @@ class Unseen:
     before_first: int = 0
     after_last: int = 0
     hidden: int = 0
-    no_coverage: Counter[Site] = field(default_factory=Counter)
+    no_coverage: frozenset[Site] = frozenset()
+    """Sites that peers record and this rank never."""
 
 
 class _Span(NamedTuple):
@@ -48,7 +48,8 @@ class Skips:
         self._wide = any(view.overlapped for view in views.values())
         self._in_step: dict[int, dict[_StepSite, dict[int, _Span]]] = {}
         self._in_round: dict[int, dict[Site, dict[tuple[str, int, int], _Span]]] = {}
-        self.unseen: dict[int, Unseen] = {rank: Unseen() for rank in views}
+        everything = frozenset(site for view in views.values() for site in view.covered)
+        self.unseen = {rank: Unseen(no_coverage=everything - view.covered) for rank, view in views.items()}
         self.partial: dict[str, int] = {}
         """Requests of which some event is not compared on a rank that records its site, with the lowest such rank."""
 
@@ -69,7 +70,6 @@ class Skips:
     def _judge(self, view: RankView, group: Group) -> int | None:
         unseen = self.unseen[view.rank]
         if group.key.where not in view.covered:
-            unseen.no_coverage[group.key.where] += 1
             return None
         if not self._began_before(view, group):
             unseen.before_first += 1

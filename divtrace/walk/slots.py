@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from divtrace.align.view import RankView
@@ -144,7 +144,10 @@ class SlotWalk:
 
     def _cut(self, owner: _Owner, length: int) -> None:
         mine = self._slots.get(owner, {})
-        for position in range(max(length, 0), self._highest.get(owner, -1) + 1):
+        dead: Iterable[int] = range(max(length, 0), self._highest.get(owner, -1) + 1)
+        if len(mine) < self._highest.get(owner, -1) - length:
+            dead = [position for position in mine if position >= length]  # positions far apart: look at what is there
+        for position in dead:
             slot = mine.pop(position, None)
             if slot is not None:
                 self._drop(slot, owner, position)
