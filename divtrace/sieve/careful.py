@@ -169,7 +169,7 @@ class Careful:
             self._shows(lane, key.where)
             self._record(one)
             lane.head = None
-        if not differences:
+        if not differences and len(heads) > 1:
             self._agreed(event)
         if event.req is not None:
             slots = [one.kv_slots for _, one in heads]

@@ -198,6 +198,7 @@ class Requests:
 
     def _open(self, live: LiveRequest, number: int, event: Event) -> None:
         """Begin a round with its first record; closes the one that it leaves behind."""
+        self._count(live, number)
         if live.number < 0:
             live.number, live.events = number, [event]
         elif number < max(live.number, live.later_number):
@@ -209,7 +210,6 @@ class Requests:
                     self.suspect(live.req, live.events[0].step)
                 live.number, live.events = live.later_number, live.later_events
             live.later_number, live.later_events = number, [event]
-        self._count(live, number)
 
     def _decision(self, event: Event, live: PlainRequest | LiveRequest, ranks: Sequence[int]) -> None:
         if event.stage != "schedule" or event.decision not in ("retract", "extend"):
