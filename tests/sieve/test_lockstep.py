@@ -1,0 +1,61 @@
+"""The sieve of JSON Lines: whatever it lets pass, the report is the one of a full load, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from faults import KINDS, FaultKind
+from faults.checking import inject
+from simulator import write_run
+
+from divtrace import Options, analyze
+from divtrace.errors import DivtraceError
+from divtrace.report.model import encode
+from divtrace.sieve import pool
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+LOADED = Options(sieve_from=1 << 60)
+SIEVED = Options(sieve_from=0, jobs=1)
+
+
+def report(folder: Path, options: Options) -> bytes:
+    try:
+        return encode(analyze(folder, options))
+    except DivtraceError as error:
+        return str(error).encode()
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in FIXTURES.iterdir() if path.is_dir()))
+def test_fixtures_pass_as_they_are_loaded(name: str) -> None:
+    assert report(FIXTURES / name, SIEVED) == report(FIXTURES / name, LOADED)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_faults_are_found_as_by_loading(kind: FaultKind, tmp_path: Path) -> None:
+    place = kind.places[len(kind.name) % len(kind.places)]
+    folder = write_run(inject(kind, place, seed=7).run, tmp_path / "trace", "jsonl")
+
+    assert report(folder, SIEVED) == report(folder, LOADED)
+
+
+@pytest.mark.parametrize("jobs", [2, 8])
+def test_number_of_processes_changes_nothing(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "SMALLEST", 0)
+    kind = next(kind for kind in KINDS if any(place[0] == "tp2-dp2" for place in kind.places))
+    place = next(place for place in kind.places if place[0] == "tp2-dp2")
+    folder = write_run(inject(kind, place, seed=3).run, tmp_path / "trace", "jsonl")
+
+    assert report(folder, Options(sieve_from=0, jobs=jobs)) == report(folder, SIEVED)
+
+
+def test_large_input_takes_the_sieve_and_holds_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other tests would pass as well if everything were loaded."""
+    kind = next(kind for kind in KINDS if kind.name == "commit-arithmetic")
+    folder = write_run(inject(kind, kind.places[0], seed=7).run, tmp_path / "trace", "jsonl")
+
+    def refuse(*_arguments: object, **_more: object) -> None:
+        raise AssertionError("the input was loaded as a whole")
+
+    monkeypatch.setattr("divtrace.api.load", refuse)
+    assert analyze(folder, SIEVED).first is not None
