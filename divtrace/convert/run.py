@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from divtrace.convert.table import Wider
@@ -114,11 +115,11 @@ class _Writing:
         if target.exists():
             raise UsageError(f"{readable(str(target))} is there already", hint="convert into another folder")
         self._folder.mkdir(parents=True, exist_ok=True)
-        partial = self._folder / f".{name}.{os.getpid()}.partial"
+        unfinished = self._folder / f".{name}.{os.getpid()}.partial"
         widths: dict[str, int] = {}
-        self._done.append((partial, target))
+        self._done.append((unfinished, target))
         for _ in range(_MOST_WIDENINGS):
-            writer = RankWriter(partial, rank, widths, is_sorted=is_sorted)
+            writer = RankWriter(unfinished, rank, widths, is_sorted=is_sorted)
             files: set[str] = set()
             count = 0
             try:
@@ -147,15 +148,15 @@ class _Writing:
 
     def discard(self) -> None:
         """Remove what was written so far."""
-        for partial, _ in self._done:
+        for unfinished, _ in self._done:
             with suppress(OSError):
-                partial.unlink()
+                unfinished.unlink()
         self._done, self._known, self._records = [], [], 0
 
     def publish(self) -> Conversion:
         """Give the files their names."""
-        for partial, target in self._done:
-            partial.rename(target)
+        for unfinished, target in self._done:
+            unfinished.rename(target)
         files = [target for _, target in self._done]
         damage = sorted(self._known, key=lambda one: (one.file, one.line or 0, one.what))
         self._done = []
@@ -179,9 +180,8 @@ def _stream(found: Discovery, run: str | None, writing: _Writing, progress: OnPr
     for index, (rank, one) in enumerate(files.items()):
         stream = _Stream(rank, one, None if progress is None else _told(progress, read, total))
         rest = _rest(found) if index + 1 == len(files) else InputFacts()
-        writing.rank(
-            rank, stream.rows, lambda s=stream, r=rest: s.finish(r), is_sorted=True, several_worlds=len(worlds) > 1
-        )
+        finish = partial(stream.finish, rest)
+        writing.rank(rank, stream.rows, finish, is_sorted=True, several_worlds=len(worlds) > 1)
         writing.note([*stream.cursor.reading.bad, *stream.cursor.reading.damage])
         read += sum(source.size or 0 for source in one.sources)
     writing.note(found.damage)

@@ -76,7 +76,9 @@ def batch(
             # Left out where nothing tells it, as most traces do.
             values = [rank[0] if rank[0] else value for value in values]
         elif field.name == "extra":
-            values = [None if value is None else [(key, _json(item)) for key, item in value.items()] for value in values]
+            values = [
+                None if value is None else [(key, _json(item)) for key, item in value.items()] for value in values
+            ]
         elif field.name == "decided_on":
             values = [None if value is None else float(value) for value in values]
         columns.append(_array(field.name, values, names.field(field.name).type))

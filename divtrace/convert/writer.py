@@ -162,5 +162,3 @@ def _ends(table: pa.Table) -> list[int]:
     if not ends or ends[-1] < len(req):
         ends.append(len(req))
     return ends
-
-

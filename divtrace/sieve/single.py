@@ -8,12 +8,13 @@ tell, is left to the whole analysis.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from divtrace.align.groups import Group
 from divtrace.align.view import key_of
-from divtrace.events import Event, Meta
+from divtrace.events import Event, Kind, Meta, extra_kind
 from divtrace.report.model import Tool
 from divtrace.report.request import FirstDivergence, RequestResult
 from divtrace.sieve.cursor import NotSievableError
@@ -31,6 +32,7 @@ from divtrace.walk.sync import wrong_group
 from divtrace.walk.world import GroupFlags, world_topology
 
 _BLOCK = 1 << 21
+_COMPARED = (Kind.CONTROL, Kind.LAYOUT, Kind.SHAPE)
 _NOT_COMPARED = (
     *("kind", "world", "rank", "seq", "ts", "kv_slots", "pool_index", "pool_free", "decided_on", "margin"),
     *("dummy", "error", "error_type", "note", "state"),
@@ -112,13 +114,21 @@ def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algori
         for one in row:
             for name in _NOT_COMPARED:
                 setattr(one, name, None)
+            if one.extra is not None:
+                one.extra = compared_extra(one)
         if any(one != event for one in row[1:]):
             raise UnsureError
         if event.req == req and event.stage not in ("collective", "host"):
             requests.agree(event, ranks, slots if any(one is not None for one in slots) else None)
     requests.close_all()
-    if facts.suspects or facts.stepless:
+    if facts.suspects or facts.stepless or facts.irregular:
         raise UnsureError
+
+
+def compared_extra(event: Event) -> dict[str, Any]:
+    """The keys of `extra` that are compared; the values as JSON, in which a bool is no number."""
+    found = {key: msgspec.json.encode(value) for key, value in (event.extra or {}).items()}
+    return {key: found[key] for key in sorted(found) if extra_kind(key) in _COMPARED}
 
 
 def _events(rank: int, world: int, files: RankFiles, req: str) -> Iterator[Event]:

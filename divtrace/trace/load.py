@@ -166,7 +166,7 @@ def _assembled(
         damage=sorted(bad + damage, key=_place),
         bad_lines=len(bad) + sum(fact.bad_lines for fact in facts),
         unknown_fields=dict(sorted(unknown.items())),
-        duplicates=sum(one.duplicates for one in [*assembled.values(), *facts]),
+        duplicates=sum(one.duplicates for one in assembled.values()) + sum(fact.duplicates for fact in facts),
         notes=[*(note for fact in facts for note in fact.notes), *_notes(assembled, contents, read)],
         runs=runs,
         shared_metas=shared,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
 from divtrace.events import Meta
-from divtrace.trace.provenance import Provenance
 from divtrace.trace.model import Damage, PlacedMeta, RankId, RankTrace, Record, canonical
+from divtrace.trace.provenance import Provenance
 
 _SHARED_KEYS = ("format", "run", "engine", "algorithm", "device", "backend", "parallel", "groups", "sync")
 """What all metas of one rank have to agree in; world and rank do by construction."""

@@ -1,4 +1,4 @@
-"""Where the rows of a converted trace come from: what `divtrace convert` adds to a Parquet file, and how it is read back.
+"""Where the rows of a converted trace come from: what `divtrace convert` adds to a file, and how it is read back.
 
 A converted file is a plain Parquet trace with two more columns, the file and the line of each record before the
 conversion, and one more metadata key with all that the records themselves do not tell: gaps, bad lines, duplicates.
@@ -19,7 +19,6 @@ LINE_COLUMN = "divtrace.line"
 DECIDED_COLUMN = "divtrace.decided_on"
 """`decided_on` where it is an integer: the column of that name holds doubles."""
 KEY = b"divtrace.conversion"
-FORMAT = "divtrace.conversion/1"
 
 
 class Damaged(msgspec.Struct, frozen=True):
@@ -47,7 +46,7 @@ class InputFacts(msgspec.Struct, kw_only=True):
 class Provenance(msgspec.Struct, kw_only=True):
     """What a converted file says of its rank and of the conversion."""
 
-    format: Literal["divtrace.conversion/1"] = FORMAT
+    format: Literal["divtrace.conversion/1"] = "divtrace.conversion/1"
     world: int
     rank: int
     files: list[str]
@@ -62,7 +61,7 @@ class Provenance(msgspec.Struct, kw_only=True):
     has_seq: bool
     dropped: int
     windows: list[int]
-    """Row groups of each window: rows of a window precede those of the next one; inside it they are sorted by request."""
+    """Row groups of each window. Rows of a window precede those of the next; inside they are sorted by request."""
     fields: list[str] = []
     """Columns that any row records."""
     facts: InputFacts = msgspec.field(default_factory=InputFacts)

@@ -178,9 +178,8 @@ def _sound(column: pa.Array, kind: str, name: str, file: str) -> pa.Array:
                 column = _wide(column, pa.large_list(pa.int64()), pa.large_list(pa.uint64()))
         elif kind == "int" and column.type != pa.int64():
             column = _wide(column, pa.int64(), pa.uint64())
-        elif kind in ("float", "number") and pa.types.is_floating(column.type):
-            if not pc.all(pc.is_finite(column)).as_py():
-                raise NotSievableError(f"{file}: {name} holds what is no number")
+        elif pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
+            raise NotSievableError(f"{file}: {name} holds what is no number")
     except pa.ArrowException as error:
         raise NotSievableError(f"{file}: {name}: {error}") from error
     return column

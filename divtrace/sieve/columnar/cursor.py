@@ -166,7 +166,7 @@ class ParquetCursor(Cursor):
             return chunk.rows
         highest = pc.max(step).as_py()
         at = pc.index(step, value=highest).as_py() if highest is not None else -1
-        return at if 0 <= at and chunk.rows - at <= _LONGEST_TAIL else chunk.rows
+        return at if at >= 0 and chunk.rows - at <= _LONGEST_TAIL else chunk.rows
 
     def _records(self, chunk: Chunk, rows: list[int]) -> list[Record]:
         """Some rows of the last chunk as records."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from divtrace.align.groups import Group
 from divtrace.align.view import key_of
 from divtrace.events import FIELD, VALUE_FIELDS, Event, Kind, extra_kind
@@ -198,4 +200,6 @@ class Differences:
 
 def _extra_differs(one: Event, two: Event) -> bool:
     here, there = one.extra or {}, two.extra or {}
-    return any(here[key] != there[key] for key in here.keys() & there.keys() if extra_kind(key) in _COMPARED_KINDS)
+    keys = [key for key in here.keys() & there.keys() if extra_kind(key) in _COMPARED_KINDS]
+    # As JSON a bool is no number.
+    return any(msgspec.json.encode(here[key]) != msgspec.json.encode(there[key]) for key in keys)

@@ -1,4 +1,4 @@
-"""Takes the rows of a stretch into the live requests: rounds in the middle by columns, those at its ends record by record."""
+"""Takes the rows of a stretch into the live requests: rounds in the middle by columns, those at its ends one by one."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class Judge:
         self._is_idle = req is None
         if req is None:
             return
+        self._steps: Any = stretch.column("step")
         self._names: list[str] = req.dictionary.to_pylist()
         self._codes = req.indices.cast(pa.int64())
         mine = pc.and_(stretch.is_model, req.is_valid())
@@ -64,7 +65,6 @@ class Judge:
         middle = pc.and_(rows, pc.invert(self._by_hand))
         self._check_prefill(carried)
         self._rounds = Rounds(stretch, middle, self._keys)
-        self._steps = step
         odd = self._rounds.odd()
         if odd.true_count * _ODD_SHARE > self._rounds.count + 4 * _ODD_SHARE:
             raise Unplain
@@ -207,7 +207,6 @@ class Judge:
 
     def _leave(self, lives: dict[int, PlainRequest]) -> None:
         """Let every request stand behind its last round here, which is taken in record by record."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         rounds = self._rounds

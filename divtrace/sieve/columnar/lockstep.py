@@ -27,7 +27,21 @@ _UNUSED = frozenset({"ts", "pool_index", "pool_free", "dummy"})
 _LEAST = 2048
 """Rows below which columns are not worth their while."""
 _MOST_PATIENCE = 1024
-_OPERATION = ("stage", "step", "site", "n", "op", "src", "numel", "shape", "dtype", "comm", "comm_ranks", "comm_seq", "state")
+_OPERATION = (
+    "stage",
+    "step",
+    "site",
+    "n",
+    "op",
+    "src",
+    "numel",
+    "shape",
+    "dtype",
+    "comm",
+    "comm_ranks",
+    "comm_seq",
+    "state",
+)
 
 
 class ColumnLockstep(Lockstep):
@@ -130,10 +144,10 @@ class ColumnLockstep(Lockstep):
                 self.facts.stepless = True
             else:
                 self.facts.irregular.add(step)
-        self._note_agreement(stretch, differences)
-        for req, step in differences.wrong_syncs(self._topology):
-            if req is not None:
-                self._requests.suspect(req, step)
+        self._note_agreement(differences)
+        for of, step in differences.wrong_syncs(self._topology):
+            if of is not None:
+                self._requests.suspect(of, step)
             elif step is not None:
                 self.facts.irregular.add(step)
             else:
@@ -150,7 +164,7 @@ class ColumnLockstep(Lockstep):
         if self._missing:
             self._missing = [name for name in self._missing if all(part.column(name) is None for part in stretch.parts)]
 
-    def _note_agreement(self, stretch: Stretch, differences: Differences) -> None:
+    def _note_agreement(self, differences: Differences) -> None:
         if len(self._active) < 2:
             return
         agreed, step = differences.agreement()

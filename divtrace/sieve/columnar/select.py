@@ -74,7 +74,9 @@ def _chunk(piece: Piece, trace: ParquetTrace) -> Chunk:
     start = trace.first_row(piece.groups[0])
     for batch in trace.batches(piece.groups, list(trace.fields)):
         if start == piece.first_row:
-            return Chunk(trace, piece.groups, piece.rows, start, dict(zip(batch.schema.names, batch.columns, strict=True)))
+            return Chunk(
+                trace, piece.groups, piece.rows, start, dict(zip(batch.schema.names, batch.columns, strict=True))
+            )
         start += batch.num_rows
     raise AssertionError("a piece lies outside of its row group")
 
@@ -115,7 +117,9 @@ def _wanted_rows(chunk: Chunk, piece: Piece, wanted: Wanted) -> pa.Array:
     if wanted.operations and number is not None:
         collective = holding(chunk.column("stage"), ("collective",), piece.rows)
         numbers = {operation for _, operation in wanted.operations}
-        maybe = pc.indices_nonzero(pc.and_(collective, pc.fill_null(pc.is_in(number, pa.array(numbers, number.type)), False)))
+        maybe = pc.indices_nonzero(
+            pc.and_(collective, pc.fill_null(pc.is_in(number, pa.array(numbers, number.type)), False))
+        )
         comm = chunk.column("comm")
         names = [None] * len(maybe) if comm is None else comm.take(maybe).to_pylist()
         chosen = [

@@ -100,7 +100,7 @@ def _chunk(trace: ParquetTrace, rank: int, world: int, req: str) -> Chunk | None
     if len(seq) > 1 and not pc.all(pc.greater(seq[1:], seq[:-1])).as_py():
         raise UnsureError
     for name, expected in (("rank", rank), ("world", world)):
-        if name in table.column_names and not pc.all(pc.equal(table.column(name), expected)).as_py() in (True, None):
+        if name in table.column_names and pc.all(pc.equal(table.column(name), expected)).as_py() not in (True, None):
             raise UnsureError
     given = {name: _one(table.column(name)) for name in trace.fields}
     return Chunk(trace, [], len(table), 0, given)
@@ -160,5 +160,5 @@ def _check(stretch: Stretch, replica: ReplicaGroup, groups: Topology, algorithm:
         check_events({part.lane.rank: part.chunk.events(rows) for part in stretch.parts}, groups, algorithm, req)
         return
     requests.close_all()
-    if facts.suspects or facts.stepless:
+    if facts.suspects or facts.stepless or facts.irregular:
         raise UnsureError

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from divtrace.events import Meta
 from divtrace.sieve.columnar.file import ParquetTrace
 from divtrace.sieve.cursor import NotSievableError
@@ -26,7 +28,7 @@ def parquet_start(source: Source) -> tuple[RankId, int, list[Meta], InputFacts |
         if groups is None or "seq" not in names:
             raise NotSievableError(f"{source.name} has no rows, or no seq")
         batch = next(trace.file.iter_batches(batch_size=1, row_groups=groups[:1], columns=names, use_threads=False))
-        first = {name: batch.column(name)[0].as_py() for name in names}
+        first: dict[str, Any] = {name: batch.column(name)[0].as_py() for name in names}
         ranks = {meta.rank for meta in trace.metas} - {None}
         default = next(iter(ranks)) if len(ranks) == 1 else source.rank
         rank = first.get("rank") if first.get("rank") is not None else default
@@ -34,10 +36,10 @@ def parquet_start(source: Source) -> tuple[RankId, int, list[Meta], InputFacts |
         world = first.get("world")
         if world is None:
             world = next(iter(worlds), 0)
-        if rank is None or first["seq"] is None or len(worlds - {world}) or len(ranks - {rank}):
+        if rank is None or world is None or first["seq"] is None or len(worlds - {world}) or len(ranks - {rank}):
             raise NotSievableError(f"{source.name} tells no rank, several, or no seq")
         if default is not None and default != rank:
             raise NotSievableError(f"{source.name} tells several ranks")
-        return (world, rank), first["seq"], sorted(trace.metas, key=canonical), None
+        return (int(world), int(rank)), int(first["seq"]), sorted(trace.metas, key=canonical), None
     finally:
         trace.close()

@@ -132,7 +132,7 @@ def sites(stretch: Stretch) -> list[tuple[str, str | None, str | None]]:
     import pyarrow.compute as pc
 
     columns = [stretch.column(name) for name in ("stage", "site", "phase")]
-    code = None
+    code: Any = None
     texts: list[list[str | None]] = []
     for column in columns:
         names: list[str | None] = [None] if column is None else [*column.dictionary.to_pylist(), None]

@@ -1,0 +1,1 @@
+"""Sieving and converting change nothing about what is found."""
