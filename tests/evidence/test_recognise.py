@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from divtrace.evidence.coordinates import Coordinates, coordinates, global_rank
+from divtrace.evidence.logs import scan
+from divtrace.evidence.logs.registry import LITERALS
 from divtrace.evidence.recognise import rank_in_name, ranks_by_varying_number, recognise
 from evidence.jobs import LEFT, WORLD, Job, Op, analyse, as_json, as_pickle, four_ranks
 
@@ -101,3 +103,12 @@ def test_coordinates_and_global_ranks() -> None:
     assert global_rank(Coordinates(dp=1, tp=3), tp=None) == 3
     assert coordinates("sglang::scheduler_DP1_TP3_EP3") == Coordinates(dp=1, tp=3, ep=3)
     assert coordinates("HTTP1 STEP2") is None
+
+
+def test_small_and_large_logs_are_searched_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two searches find the same places, also where one literal begins another or lies inside it."""
+    text = "".join(f"x{literal}{literal[:-1]}\u00e9 {literal} y\n" for literal in LITERALS).encode()
+    small = scan._offsets(text, list(LITERALS))
+    monkeypatch.setattr(scan, "SMALL", 0)
+    assert scan._offsets(text, list(LITERALS)) == small
+    assert len(small) > len(LITERALS)
