@@ -136,7 +136,13 @@ class Chunk:
         import pyarrow as pa
 
         self.load(self.trace.fields if names is None else names)
-        columns = {name: column for name in names or self.names if (column := self.column(name)) is not None}
+        columns = {name: column for name in names or self.names if (column := self._stored.get(name)) is not None}
+        if self._by_order and self._order is not None:
+            # Only these rows are put in order, not the whole chunk.
+            if isinstance(indices, range):
+                indices = self._order.slice(indices.start, len(indices))
+            else:
+                indices = self._order.take(indices)
         if isinstance(indices, range):
             parts = [column.slice(indices.start, len(indices)) for column in columns.values()]
         else:
