@@ -243,7 +243,9 @@ def first_divergence(
     chosen = options or Options()
     with stage("discover"):
         found = discover(paths)
-    if sum(source.size or 0 for source in found.sources) >= chosen.sieve_from and not chosen.strict:
+    size = sum(source.size or 0 for source in found.sources)
+    # What is too much for one machine is too much for a search on it too.
+    if size >= chosen.sieve_from and not chosen.strict and chosen.backend == "local":
         from divtrace.sieve.single import without_finding
 
         with stage("one request"):
