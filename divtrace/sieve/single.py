@@ -158,7 +158,7 @@ def _events(rank: int, world: int, files: RankFiles, req: str) -> Iterator[Event
 
 def _lines(source: Source, needle: bytes) -> Iterator[bytes]:
     """The lines of a file that hold a text, or any escape, which may stand for a part of it."""
-    with open(source.path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
+    with source.open() as file:
         stream = open_stream(file, source.size)
         rest = b""
         if stream.plain and source.size is not None:
