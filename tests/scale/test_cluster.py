@@ -71,7 +71,7 @@ def test_workers_and_one_process_write_the_same_report(name: str, workers: Clust
     expected = encode(analyze(FIXTURES / name, AT_HOME))
 
     assert encode(analyze(FIXTURES / name, ON_RAY)) == expected
-    assert bool(sent) == is_sievable(FIXTURES / name)
+    assert sent or not is_sievable(FIXTURES / name)
 
 
 @pytest.mark.ray

@@ -15,7 +15,8 @@ from cli.command import divtrace
 from trace_files import event, jsonl, write
 
 from divtrace import analyze
-from divtrace.api import Options
+from divtrace.api import Options, first_divergence
+from divtrace.convert.run import convert
 from divtrace.errors import UsageError
 from divtrace.report.model import encode
 from divtrace.trace.discover import Source, discover
@@ -96,6 +97,20 @@ def test_the_command_line_takes_addresses(put: Put, tmp_path: Path) -> None:
 
     assert here.returncode == 1
     assert (there.returncode, there.stdout, there.stderr) == (1, here.stdout, "")
+
+
+@pytest.mark.remote
+@pytest.mark.parametrize("where", ["s3", "parquet"])
+def test_one_request_has_the_answer_of_a_folder(where: str, put: Put, tmp_path: Path) -> None:
+    folder = traces.clean(tmp_path / "clean")
+    if where == "parquet":
+        convert([folder], tmp_path / "converted")
+        folder = tmp_path / "converted"
+    put(f"clean-{where}", folder)
+    options = Options(sieve_from=0)
+
+    assert first_divergence([f"s3://clean-{where}"], "A", options) == first_divergence([folder], "A", options)
+    assert encode(analyze(f"s3://clean-{where}", options)) == encode(analyze(folder, options))
 
 
 @pytest.mark.remote
