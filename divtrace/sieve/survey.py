@@ -41,8 +41,8 @@ def survey(sources: Iterable[Source], run: str | None) -> dict[RankId, RankFiles
     """The files by rank.
 
     Raises:
-        NotSievableError: a file is compressed Parquet, damaged at its start, of an unknown rank, or without `seq`; or the files
-            belong to several runs.
+        NotSievableError: a file is compressed Parquet, damaged at its start, of an unknown rank, or without `seq`; or
+            the files belong to several runs.
     """
     starts = [_start(source) for source in sources]
     runs = {meta.run for start in starts for meta in start.metas if meta.run is not None}

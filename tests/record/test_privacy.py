@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from record.reading import read
 
 from divtrace.record import Recorder, Settings
 from divtrace.record import report as warnings_said
 from divtrace.record.tokens import TokenPrivacy, is_token_key
+from record.reading import read
 
 KEY = "a key that all ranks share"
 

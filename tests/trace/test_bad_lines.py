@@ -246,7 +246,11 @@ def test_a_new_unknown_field_in_every_line(tmp_path: Path) -> None:
 
 
 def test_invalid_text_in_a_known_unknown_field_is_a_bad_line(tmp_path: Path) -> None:
-    lines = [event(0, later=1), b'{"seq":1,"stage":"accept","later":"\xff"}', event(2, later="\u00fc")]
+    lines: list[dict[str, Any] | bytes] = [
+        event(0, later=1),
+        b'{"seq":1,"stage":"accept","later":"\xff"}',
+        event(2, later="\u00fc"),
+    ]
 
     trace, damage = damaged(tmp_path, *lines)
 
