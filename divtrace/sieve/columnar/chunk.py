@@ -110,6 +110,11 @@ class Chunk:
         if self._order is not None:
             self._by_order = True
 
+    def unsort(self) -> None:
+        """Look at the rows as they stand in the file again."""
+        self._by_order = False
+        self._ordered.clear()
+
     def row(self, index: int) -> int:
         """The row of the file, from 1, that stands at an index of the rows as they are looked at."""
         if self._by_order and self._order is not None:

@@ -137,6 +137,15 @@ class ParquetCursor(Cursor):
         elif chunk.trace.unknown:
             raise NotSievableError(f"{chunk.trace.source.name} has unknown columns")
 
+    def give_back(self) -> bool:
+        """Give the very first record back, so that its chunk is whole again; False if another was taken since."""
+        if self.pos != 1 or self.index != 1 or self.chunk is None or self.next_seq is None:
+            return False
+        self.pos = self.index = 0
+        self.next_seq -= 1
+        self.chunk.unsort()
+        return True
+
     def place(self) -> tuple[str, int, bool]:
         """The row of the record that was taken last; where it stood before a conversion is not asked."""
         chunk = self.chunk

@@ -58,6 +58,13 @@ class ColumnLockstep(Lockstep):
         _pair([_cursor(lane) for lane in self._lanes])
         return super().run()
 
+    def _join(self, waiting: list[Lane], step: float) -> None:
+        """Let ranks in; their first records, which told where they begin, go back to their chunks."""
+        super()._join(waiting, step)
+        for lane in self._active:
+            if lane.head is not None and _cursor(lane).give_back():
+                lane.head = None
+
     def _fast(self, stop: float) -> None:
         """Take whole columns as long as the keys are equal on all active ranks, up to a record of step `stop`."""
         import pyarrow as pa
