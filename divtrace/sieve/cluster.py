@@ -154,7 +154,10 @@ def connected(address: str | None, jobs: int | None) -> Iterator[Cluster]:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             if where == "local":
                 raise UsageError(f"Ray does not start: {reason}", hint="leave out --backend ray") from error
-            raise UsageError(f"no Ray cluster at {where}: {reason}", hint="check --ray-address") from error
+            raise UsageError(
+                f"no Ray cluster at {where}: {reason}",
+                hint="check --ray-address; a cluster with a token needs RAY_AUTH_MODE=token",
+            ) from error
         try:
             yield Cluster(jobs)
         finally:
@@ -173,8 +176,8 @@ def _result(reference: Any, name: str) -> Any:
     except RayError as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DivtraceError(
-            f"{name} could not be analysed: its worker died, and so did {RETRIES} others: {reason}",
-            hint="nothing is reported, since this part would be missing; see Ray's logs, and whether memory ran out",
+            f"{name} could not be analysed: its worker died: {reason}",
+            hint="nothing is reported, as this part would be missing; see Ray's logs, and whether memory ran out",
         ) from error
 
 

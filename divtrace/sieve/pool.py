@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from divtrace.errors import DivtraceError
 from divtrace.sieve.task import ReplicaResult, ReplicaTask, sieve_replica
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from multiprocessing.sharedctypes import Synchronized
 
 SMALLEST = 32 << 20
@@ -31,6 +33,7 @@ def run_tasks(tasks: Sequence[ReplicaTask], jobs: int | None, progress: Progress
     """The result of every task, in the order of the tasks.
 
     Raises:
+        DivtraceError: a process died; a report without its replica would look more complete than it is.
         NotSievableError: one of the tasks raised it.
     """
     workers = workers_for(tasks, jobs)
@@ -48,7 +51,19 @@ def run_tasks(tasks: Sequence[ReplicaTask], jobs: int | None, progress: Progress
             waiting = wait(waiting, timeout=_POLL).not_done
             if progress is not None:
                 progress(counter.value)
-        return [future.result() for future in futures]
+        return [_result(future, task.name) for future, task in zip(futures, tasks, strict=True)]
+
+
+def _result(future: Future[ReplicaResult], name: str) -> ReplicaResult:
+    from concurrent.futures.process import BrokenProcessPool
+
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        raise DivtraceError(
+            f"{name} could not be analysed: its process, or one beside it, died",
+            hint="memory may have run out; --jobs 1 needs the least",
+        ) from error
 
 
 def _one_after_another(tasks: Sequence[ReplicaTask], progress: Progress | None) -> list[ReplicaResult]:
