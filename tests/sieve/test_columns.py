@@ -47,6 +47,34 @@ def test_rounds_of_a_chain_are_checked_by_columns(tmp_path: Path, monkeypatch: p
     assert sum(judged) > 5
 
 
+BROKEN = [
+    *(("commit", name) for name in ("commit_len", "new_seq_len", "seq_len", "out_tokens")),
+    *(("accept", name) for name in ("correct_len", "bonus")),
+    *(("verify", name) for name in ("target_tokens", "positions", "seq_len", "kv_positions", "kv_slots")),
+    *(("draft", name) for name in ("draft_root", "draft_tokens")),
+]
+
+
+@pytest.mark.parametrize(("stage", "name"), BROKEN)
+def test_what_breaks_alike_on_all_ranks_is_found(stage: str, name: str, tmp_path: Path) -> None:
+    run = simulate(scenario("tp2", "eagle"))
+    others = {
+        rank: next(one["kv_slots"] for one in records if one.get("kv_slots")) for rank, records in run.records.items()
+    }
+    for rank, records in run.records.items():
+        hit = [one for one in records if one["stage"] == stage and one.get("round") == 3 and one.get(name) is not None]
+        value = hit[-1][name]
+        if name == "kv_slots":
+            hit[-1][name] = others[rank][: len(value)]
+        else:
+            hit[-1][name] = [item + 1 for item in value] if isinstance(value, list) else value + 1
+    write_run(run, tmp_path, "parquet")
+    whole = loaded(tmp_path)
+    assert sieved(tmp_path) == whole
+    if name != "kv_positions":
+        assert b'"verdict":"divergence"' in whole.replace(b": ", b":")
+
+
 @pytest.mark.parametrize("rows", [3, 50])
 def test_row_groups_of_any_size(rows: int, tmp_path: Path) -> None:
     write_run(changed(("tp2", "eagle"), 3), tmp_path, "parquet")
