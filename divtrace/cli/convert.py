@@ -13,7 +13,9 @@ from divtrace.exitcodes import ExitCode
 
 Places = Annotated[
     list[str],
-    typer.Argument(metavar="PATH... OUT", help="Traces and folders to read, and the folder to write.", show_default=False),
+    typer.Argument(
+        metavar="PATH... OUT", help="Traces and folders to read, and the folder to write.", show_default=False
+    ),
 ]
 
 
