@@ -149,7 +149,7 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
     from divtrace.evidence.read import read_evidence
 
     with stage("evidence"):
-        evidence = read_evidence(given.files)
+        evidence = read_evidence(given.files, jobs=options.jobs)
     if not evidence.files and not evidence.unreadable:
         return _walk_found(paths, found, options, progress)
     from divtrace.join.world import evidence_alone, with_evidence
@@ -186,7 +186,7 @@ def collectives(
 
     chosen, asked = options or Options(), wanted or Everything()
     found = discover(paths)
-    evidence = read_evidence(candidates(found).files)
+    evidence = read_evidence(candidates(found).files, jobs=chosen.jobs)
     found = without(found, {file.path for file in evidence.files} | {one.path for one in evidence.unreadable})
     rows: list[Collective] = []
     try:

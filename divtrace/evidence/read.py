@@ -14,6 +14,7 @@ from divtrace.evidence.facts import EvidenceFile, Fact, Operation, Unreadable
 from divtrace.evidence.inspector import read_inspector
 from divtrace.evidence.logs.scan import scan
 from divtrace.evidence.opening import CutFileError, TooLargeError, head, whole
+from divtrace.evidence.pool import read_parts, split
 from divtrace.evidence.ras_json import read_ras
 from divtrace.evidence.recognise import looks_like_dump_name, rank_in_name, ranks_by_varying_number, recognise
 
@@ -37,22 +38,51 @@ class Evidence:
     """Rank by name of the file, for logs."""
 
 
-def read_evidence(files: Mapping[str, Path] | Iterable[Path]) -> Evidence:
+def read_evidence(files: Mapping[str, Path] | Iterable[Path], *, jobs: int | None = 1) -> Evidence:
     """Read all files that are evidence; whatever goes wrong with one costs that one only.
 
     Args:
         files: paths, or paths by the name that places shall use. Order does not matter.
+        jobs: processes to use at most for many dumps; None for the number of cores. The result is the same.
+
+    Raises:
+        DivtraceError: a process died.
     """
     named = dict(files) if isinstance(files, Mapping) else {str(path): path for path in files}
+    parts = split(sorted(named.items()), jobs)
+    read = [_read_all(parts[0])] if len(parts) == 1 else read_parts(_read_all, parts, jobs)
+    evidence = merged(read)
+    _name_ranks(evidence)
+    return evidence
+
+
+def merged(parts: Iterable[Evidence]) -> Evidence:
+    """The evidence of several lots of files as one, in their order."""
+    whole = Evidence()
+    for part in parts:
+        whole.dumps += part.dumps
+        whole.operations += part.operations
+        whole.facts += part.facts
+        whole.files += part.files
+        whole.ignored += part.ignored
+        whole.unreadable += part.unreadable
+        whole.duplicates += part.duplicates
+        whole.file_ranks |= part.file_ranks
+        for own, more in ((whole.not_understood, part.not_understood), (whole.left_out, part.left_out)):
+            for name, count in more.items():
+                own[name] = own.get(name, 0) + count
+    return whole
+
+
+def _read_all(files: Iterable[tuple[str, Path]]) -> Evidence:
     evidence = Evidence()
-    for name, path in sorted(named.items()):
+    for name, path in files:
         try:
             _read_one(name, path, evidence)
         except (CutFileError, TooLargeError, ValueError) as error:
             evidence.unreadable.append(Unreadable(name, str(error)))
         except OSError as error:
             evidence.unreadable.append(Unreadable(name, error.strerror or str(error)))
-    _name_ranks(evidence)
     return evidence
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from divtrace.evidence import pool
+from divtrace.evidence.read import read_evidence
 from divtrace.evidence.report import EvidenceReport
 from evidence.jobs import LEFT, RIGHT, WORLD, Job, Op, analyse, as_json, as_pickle, four_ranks, rounds
 
@@ -334,3 +336,14 @@ def test_pipeline_job_with_two_stalled_columns(tmp_path: Path) -> None:
     job = Job(groups, ranks, version="2.9", active_only=True, first_record=190_000)
     found = report(job, tmp_path, "pickle")
     assert (found.verdict, found.behind, found.findings) == ("rank_silent", (5,), ())
+
+
+def test_processes_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = four_ranks(r0=[Op(LEFT, done=False)]).write(tmp_path)
+    (folder / "trace_rank_3").write_bytes(b"\x80\x02}q\x00(X\x07\x00\x00\x00versionq\x01X\x03")
+    (folder / "rank1.log").write_text("[rank1]: torch.OutOfMemoryError: CUDA out of memory.\n")
+    files = {path.name: path for path in folder.iterdir()}
+    alone = read_evidence(files, jobs=1)
+    monkeypatch.setattr(pool, "SMALLEST", 0)
+    assert len(pool.split(sorted(files.items()), 2)) > 1
+    assert read_evidence(files, jobs=2) == alone
