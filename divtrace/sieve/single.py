@@ -2,7 +2,7 @@
 
 The lines that hold the request are compared and checked as the sieve does. If all ranks recorded the same and no
 invariant may break, the request has no finding of its own. Anything else, and whatever one request's records do not
-tell, is left to the whole analysis.
+tell (above all whether another request holds one of its KV slots), is left to the whole analysis.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algori
     good: set[tuple[object, ...]] = set()
     for row in zip(*columns, strict=True):
         event = row[0]
-        slots = [one.kv_slots for one in row]
+        if any(one.kv_slots is not None for one in row):
+            # Whether another request holds one of these slots, only the whole trace tells.
+            raise UnsureError
         if event.comm_ranks is not None or event.src is not None:
             key = (event.stage, None if event.comm_ranks is None else tuple(event.comm_ranks), event.src)
             if key not in good:
@@ -119,7 +121,7 @@ def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algori
         if any(one != event for one in row[1:]):
             raise UnsureError
         if event.req == req and event.stage not in ("collective", "host"):
-            requests.agree(event, ranks, slots if any(one is not None for one in slots) else None)
+            requests.agree(event, ranks, None)
     requests.close_all()
     if facts.suspects or facts.stepless or facts.irregular:
         raise UnsureError

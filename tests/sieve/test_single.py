@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from simulator.files import Form, write_run
@@ -46,9 +47,30 @@ def test_answers_alone_are_those_of_the_whole(seed: int, form: str, tmp_path: Pa
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_a_clean_request_is_answered_alone(form: Form, tmp_path: Path) -> None:
-    folder = write_run(changed(("tp2", "eagle"), 1), tmp_path, form)
+    folder = write_run(changed(("tp2", "eagle"), 1).edited(without_slots), tmp_path, form)
     answered = [req for req in requests_in(folder) if alone(folder, req) is not None]
     assert answered
+
+
+def without_slots(_rank: int, record: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name != "kv_slots"}
+
+
+def test_a_request_with_slots_is_left_to_the_whole(tmp_path: Path) -> None:
+    """Another request may hold one of its slots, which its own records do not show."""
+    for rank in (0, 1):
+        write(
+            tmp_path,
+            f"rank{rank}.jsonl",
+            event(0, rank=rank, req="A", round=1, step=1, stage="verify", kv_positions=[5], kv_slots=[40]),
+            event(1, rank=rank, req="B", round=1, step=1, stage="verify", kv_positions=[7], kv_slots=[40]),
+            event(2, rank=rank, req="A", round=1, step=1, stage="accept", correct_len=0),
+        )
+    assert alone(tmp_path, "B") is None
+    answer = first_divergence([tmp_path], "B", Options(sieve_from=0))
+    assert answer == first_divergence([tmp_path], "B", WHOLE)
+    assert answer.results[0].finding is not None
+    assert answer.results[0].finding.rule == "kv-alias"
 
 
 @pytest.mark.parametrize("written", [rb"\u0041", rb"A", rb"\u0041\u002dB"])
