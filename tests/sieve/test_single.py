@@ -56,6 +56,18 @@ def without_slots(_rank: int, record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != "kv_slots"}
 
 
+def test_a_request_with_slots_is_left_to_the_whole_by_columns(tmp_path: Path) -> None:
+    folder = write_run(changed(("tp2", "eagle"), 1), tmp_path, "parquet")
+    with_slots = {
+        record.event.req
+        for trace in load([folder]).ranks.values()
+        for record in trace.records
+        if record.event.kv_slots is not None
+    }
+    assert with_slots
+    assert all(alone(folder, req) is None for req in with_slots if req is not None)
+
+
 def test_a_request_with_slots_is_left_to_the_whole(tmp_path: Path) -> None:
     """Another request may hold one of its slots, which its own records do not show."""
     for rank in (0, 1):

@@ -95,6 +95,8 @@ def _chunk(trace: ParquetTrace, rank: int, world: int, req: str) -> Chunk | None
     seq = table.column("seq")
     if seq.null_count:
         raise UnsureError
+    if "kv_slots" in table.column_names and table.column("kv_slots").null_count < len(table):
+        raise UnsureError  # whether another request holds one of these slots, only the whole trace tells
     table = table.take(pc.sort_indices(seq)).combine_chunks()
     seq = table.column("seq").combine_chunks()
     if len(seq) > 1 and not pc.all(pc.greater(seq[1:], seq[:-1])).as_py():
