@@ -116,15 +116,10 @@ def assign(divergences: Sequence[Divergence], timelines: Timelines) -> Roles:
 
 
 def _total_order(divergence: Divergence) -> tuple[object, ...]:
-    order = min(divergence.orders.values())
-    return (
-        *order,
-        divergence.world,
-        divergence.replica,
-        divergence.key.stage,
-        str(divergence.key),
-        str(divergence.communicator),
-    )
+    """Causal order inside a replica; of two replicas only step and stage are held against each other."""
+    order = divergence.orders[divergence.replica]
+    home = (divergence.world, divergence.replica)
+    return (order.step, order.stage, *home, *order[2:], str(divergence.key), str(divergence.communicator))
 
 
 def _heads(divergences: Sequence[Divergence]) -> dict[int, Divergence]:

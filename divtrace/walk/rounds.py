@@ -123,7 +123,7 @@ def rounds_of(groups: Iterable[Group], views: dict[int, RankView]) -> Rounds:
     rounds: Rounds = {}
     for group in groups:
         key = group.key
-        if key.req is None or key.round is None:
+        if key.req is None or key.round is None or not group.records:
             continue
         by_rank = rounds.setdefault((key.req, key.attempt, key.round), {})
         for rank in group.records:
