@@ -274,5 +274,6 @@ def measured(name: str, measuring: Measuring) -> list[Figure]:
     try:
         figures.extend(SECTIONS[name](measuring))
     except (CommandError, subprocess.CalledProcessError) as error:
-        figures.append(Figure(name, None, detail=str(error)))
+        what = (SECTIONS[name].__doc__ or name).rstrip(".")
+        figures.append(Figure(what, None, detail=str(error)))
     return figures
