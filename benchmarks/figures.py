@@ -136,9 +136,13 @@ def fork_one(measuring: Measuring) -> Iterator[Figure]:
 def forked(measuring: Measuring) -> Iterator[Figure]:
     """All requests stay forked."""
     inputs = measuring.inputs
-    runs = measuring.turns({"clean": analyze(inputs.clean()), "forked": analyze(inputs.forked())})
-    detail = f"{_seconds(runs, *runs.samples)}; peak {runs.median('forked', 'peak'):.0f} MiB"
     what = "all requests forked from the middle on: CPU / clean"
+    try:
+        runs = measuring.turns({"clean": analyze(inputs.clean()), "forked": analyze(inputs.forked())})
+    except CommandError as error:
+        yield Figure(what, None, "", 3.0, detail=str(error))
+        return
+    detail = f"{_seconds(runs, *runs.samples)}; peak {runs.median('forked', 'peak'):.0f} MiB"
     yield Figure(what, runs.ratio("forked", "clean"), "", 3.0, False, detail)
 
 
