@@ -28,10 +28,19 @@ from divtrace.trace.records import BadRecordError, has_long_integer, tidy_extra
 _decode = msgspec.json.Decoder(Event).decode
 _groups = cast(Callable[[re.Match[bytes] | None], tuple[bytes, bytes]], re.Match.groups)
 _EVER = float("inf")
+_NARROWEST, _WIDEST = 8, 1 << 20
+"""Lines that are compared at a time, after a difference and after long agreement."""
+_MOST_PATIENCE = 63
+"""Records that pass one by one at most before lines are compared again."""
 
 
 class Lockstep(Careful):
     """The sieve over one replica."""
+
+    _window = _WIDEST
+    _patience = _last_patience = 0
+    _checked = b""
+    _found = False
 
     def run(self) -> ReplicaFacts:
         """Read everything.
@@ -75,19 +84,35 @@ class Lockstep(Careful):
 
     def _fast(self, stop: float) -> None:
         """Take lines as long as they are equal on all active ranks, up to a record of step `stop`."""
+        if self._patience:
+            self._patience -= 1
+            return
         while self._active and all(lane.cursor.fill() for lane in self._active):
             cursors = [lane.cursor for lane in self._active]
-            if any(cursor.next_seq is None for cursor in cursors) or has_long_integer(cursors[0].text):
+            if any(cursor.next_seq is None for cursor in cursors) or self._has_long_integer(cursors[0].text):
                 return
             self._tell()
-            count = min(len(cursor.lines) - cursor.index for cursor in cursors)
+            count = min(self._window, *(len(cursor.lines) - cursor.index for cursor in cursors))
             done = self._equal_lines(count, stop)
             for cursor in cursors:
                 cursor.index += done
                 cursor.pos += done
                 cursor.next_seq = (cursor.next_seq or 0) + done
             if done < count:
+                self._wait(done)
                 return
+            self._window = min(2 * self._window, _WIDEST)
+
+    def _wait(self, done: int) -> None:
+        """Lines differ: look at few at first, and where they go on differing, not at every one."""
+        self._window = _NARROWEST
+        self._last_patience = 0 if done else min(2 * self._last_patience + 1, _MOST_PATIENCE)
+        self._patience = self._last_patience
+
+    def _has_long_integer(self, text: bytes) -> bool:
+        if text is not self._checked:
+            self._checked, self._found = text, has_long_integer(text)
+        return self._found
 
     def _equal_lines(self, count: int, stop: float) -> int:
         """How many of the next `count` lines agree; takes them in."""
