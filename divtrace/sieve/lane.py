@@ -6,10 +6,11 @@ import re
 
 from divtrace.align.view import MODEL, Site
 from divtrace.events import Event
-from divtrace.sieve.cursor import Cursor
+from divtrace.sieve.cursor import Cursor, NotSievableError
 from divtrace.sieve.facts import RankFacts
 from divtrace.sieve.operations import LastOperation, OperationTable, contradicts, fingerprint
 from divtrace.walk.collectives import Communicator
+from divtrace.walk.skips import HISTORY
 
 
 def _header(rank: int) -> re.Pattern[bytes]:
@@ -74,12 +75,22 @@ class Lane:
             self.last_model = pos
             self.facts.covered.add(Site(stage, event.site, event.phase or "used"))
             if step is not None:
-                if self.highest is not None and step < self.highest:
-                    self.facts.overlapped = True
-                else:
-                    self.highest = step
+                self.reach(step)
         if event.error is not None or event.error_type is not None:
             self.facts.keep.add(pos)
+
+    def reach(self, step: int) -> None:
+        """Take in the step of a model event.
+
+        Raises:
+            NotSievableError: it is far before that of an earlier one.
+        """
+        if self.highest is not None and step < self.highest:
+            if step < self.highest - HISTORY:
+                raise NotSievableError(f"rank {self.rank}: steps start over")
+            self.facts.overlapped = True
+        else:
+            self.highest = step
 
     def host(self, event: Event, pos: int) -> None:
         """Take in a host record: ends and errors are kept, heartbeats are not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,19 @@ def test_large_input_takes_the_sieve_and_holds_little(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("divtrace.api.load", refuse)
     assert analyze(folder, SIEVED).first is not None
+
+
+@pytest.mark.parametrize("ends_after", [4, 8, 16])
+def test_a_step_far_ahead_of_the_rest_is_judged_as_by_loading(ends_after: int, tmp_path: Path) -> None:
+    """A step of 2**63 on one rank, and a peer that ends soon after: the two reports once disagreed."""
+    kind = next(kind for kind in KINDS if any(place[0] == "tp2-dp2" for place in kind.places))
+    place = next(place for place in kind.places if place[0] == "tp2-dp2")
+    folder = write_run(inject(kind, place, seed=3).run, tmp_path / "trace", "jsonl")
+    peer, ahead = folder / "rank0.jsonl", folder / "rank1.jsonl"
+    lines = ahead.read_text().splitlines(keepends=True)
+    at = [at for at, line in enumerate(lines) if '"stage":"verify","site":"target"' in line][-1]
+    lines[at] = re.sub(r'"step":\d+', f'"step":{1 << 63}', lines[at])
+    ahead.write_text("".join(lines))
+    peer.write_text("".join(peer.read_text().splitlines(keepends=True)[: at + ends_after]))
+
+    assert report(folder, SIEVED) == report(folder, LOADED)

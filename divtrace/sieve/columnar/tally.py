@@ -74,10 +74,7 @@ class Tally:
             first_of_step.setdefault(value, self.pos + first)
             last_of_step[value] = self.pos + last
         for value, _, _ in _runs(step, models):
-            if lane.highest is not None and value < lane.highest:
-                lane.facts.overlapped = True
-            else:
-                lane.highest = value
+            lane.reach(value)
 
     def errors(self, host: pa.Array) -> pa.Array:
         """Rows that tell of errors, and host rows that are kept; the latter are taken in."""
