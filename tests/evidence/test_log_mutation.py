@@ -12,20 +12,9 @@ from hypothesis import strategies as st
 from divtrace.evidence.analyse import analyse_evidence
 from divtrace.evidence.facts import Fact, Operation
 from divtrace.evidence.logs.scan import scan
-from evidence.test_log_formats import (
-    BODY,
-    DEEPEP,
-    DESYNC,
-    FAILURES,
-    GLOO,
-    HCCL,
-    PREFIXES,
-    PYSPY,
-    RAS_MISMATCH,
-    SGLANG,
-    VLLM,
-    WATCHDOG,
-)
+from evidence.test_log_formats import BODY, DESYNC, GLOO, PREFIXES, WATCHDOG
+from evidence.test_log_formats_of_engines import DEEPEP, HCCL, SGLANG
+from evidence.test_log_formats_of_failures import FAILURES, PYSPY, RAS_MISMATCH, VLLM
 
 SAMPLES = [
     *(case[0] for table in (WATCHDOG, GLOO, HCCL, DEEPEP, SGLANG, VLLM, FAILURES) for case in table.values()),
