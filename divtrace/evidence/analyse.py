@@ -16,7 +16,14 @@ from divtrace.evidence.groups import GroupLanes, collect_groups, one_dump_per_ra
 from divtrace.evidence.progress import Pending, Standing, standing
 from divtrace.evidence.read import Evidence, read_evidence
 from divtrace.evidence.report import EvidenceFinding, EvidenceReport, EvidenceTimeout, EvidenceVerdict
-from divtrace.evidence.resolve import Membership, PlaceRank, joined_operations, with_own_rank, with_peer_ranks
+from divtrace.evidence.resolve import (
+    Membership,
+    PlaceRank,
+    groups_of_ranks,
+    joined_operations,
+    with_own_rank,
+    with_peer_ranks,
+)
 from divtrace.evidence.windows import LastNumbers, Window, last_numbers
 from divtrace.waits.relation import Waits, who_waits
 
@@ -66,7 +73,7 @@ def conclude(
     placed = one_dump_per_rank(evidence.dumps)
     named = {o.rank for o in operations if o.rank is not None} | {f.rank for f in facts if f.rank is not None}
     groups, world = collect_groups(placed.by_rank, {*known_ranks, *named, *ranks_of_files.values()})
-    facts = with_peer_ranks(facts, groups, topology, world)
+    facts = with_peer_ranks(facts, groups, topology, world, groups_of_ranks(placed.by_rank, groups, world))
     failing = _failing(facts)
     numbers = last_numbers(groups, placed.by_rank, ended=failing)
     state = standing(groups, numbers, operations, facts, topology)
@@ -274,6 +281,8 @@ def _notes(
     inferred = sorted(group.label for group in groups if group.comm.backend == "gloo" and not group.open)
     if inferred:
         yield f"gloo records no members; those of {', '.join(inferred)} are inferred from the operations."
+    if any(comm.backend == "gloo" for dump in by_rank.values() for comm in dump.comms):
+        yield "gloo records neither send and recv nor barriers: a rank that is stuck in one looks finished in its dump."
     unknown = sorted(group.label for group in groups if group.open)
     if unknown:
         yield f"The members of {', '.join(unknown)} are not known in full."
@@ -283,6 +292,19 @@ def _notes(
         stalls = "; ".join(_ranks([rank for _, rank in stall.awaited]) for stall in waits.stalls)
         yield f"{len(waits.stalls)} independent stalls: {stalls}."
     for fact in facts:
+        if fact.kind == "mismatch" and "received_bytes" in fact.details:
+            own = "a rank" if fact.rank is None else f"rank {fact.rank}"
+            yield (
+                f"{fact.place.file}:{fact.place.line}: {own} received {fact.details['received_bytes']} bytes where it "
+                f"expected {fact.details['expected_bytes']}: an operation differs in size between it and a peer. The "
+                "text names neither."
+            )
+        if fact.details.get("by_every_group") is True:
+            yield (
+                f"{fact.place.file}:{fact.place.line} names ranks {_list(fact.group_ranks)} of a process group that it "
+                f"does not name; taken for {_ranks(fact.ranks)}, which has that number in every group that rank "
+                f"{fact.rank} used."
+            )
         if fact.kind in ("missing", "waiting") and fact.group_ranks and not fact.ranks:
             yield (
                 f"{fact.place.file}:{fact.place.line} names ranks {_list(fact.group_ranks)} of a process group whose "

@@ -10,6 +10,7 @@ from itertools import pairwise
 from divtrace.evidence.dump_schema import Entry, RawDump, Sizes, Status
 from divtrace.evidence.facts import Communicator, Operation, Place, State
 from divtrace.evidence.naming import canonical_operation
+from divtrace.evidence.unnamed import HelperLane, helper_lanes
 
 ENQUEUED, STARTED, COMPLETED, TIMED_OUT = range(4)
 STATES: tuple[State, ...] = ("enqueued", "started", "completed", "timeout")
@@ -73,6 +74,10 @@ class Dump:
     columns: tuple[array[int], array[int], array[int], array[int], array[int], array[int]]
     """Per entry: record id, communicator, number, signature, state, time of creation in ns."""
     comms: list[Communicator]
+    helpers: tuple[HelperLane, ...] = ()
+    """What the wrapper of `TORCH_DISTRIBUTED_DEBUG=DETAIL` did before operations whose process group has no name."""
+    helpers_complete: bool = False
+    """Every operation has a helper group, so that these stand for all groups of the rank."""
 
     @property
     def from_start(self) -> bool:
@@ -249,6 +254,8 @@ def build_dump(raw: RawDump, path: str, rank: int | None) -> Dump:
         if comm.backend == "gloo":
             _gloo_passed(lane, signatures)
     first = records[0] if records else None
+    nameless = any(not comm.name and not comm.desc for comm in comms)
+    helpers, complete = helper_lanes(entries) if nameless else ((), False)
     return Dump(
         path=path,
         rank=rank,
@@ -264,6 +271,8 @@ def build_dump(raw: RawDump, path: str, rank: int | None) -> Dump:
         active_only=bool(records) and first != 0 and completed == 0,
         columns=(records, comm_column, numbers, signature_column, states, created),
         comms=comms,
+        helpers=helpers,
+        helpers_complete=complete and first == 0,
     )
 
 

@@ -7,15 +7,17 @@ global rank only where the members of that communicator are known, or where they
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from divtrace.evidence.coordinates import Coordinates
+from divtrace.evidence.dump import Dump
 from divtrace.evidence.facts import Communicator, Fact, Operation
 from divtrace.evidence.groups import GroupLanes
 from divtrace.evidence.naming import group_name
+from divtrace.evidence.unnamed import by_every_group, unnamed_groups
 
 _T = TypeVar("_T", Operation, Fact)
 
@@ -113,14 +115,35 @@ def member_list(
     return ()
 
 
+def groups_of_ranks(
+    by_rank: Mapping[int, Dump], groups: Sequence[GroupLanes], world: Sequence[int]
+) -> dict[int, tuple[tuple[int, ...], ...]]:
+    """By rank the members of every group that it used; without ranks of which not all groups are known."""
+    found: dict[int, tuple[tuple[int, ...], ...]] = {}
+    if set(world) == set(by_rank) and all(dump.helpers_complete for dump in by_rank.values()):
+        unnamed = unnamed_groups({rank: dump.helpers for rank, dump in by_rank.items()})
+        return {rank: members for rank, members in unnamed.items() if members is not None}
+    for rank, dump in sorted(by_rank.items()):
+        own = [group for group in groups if rank in group.lanes]
+        named = all(comm.name or comm.desc for comm in dump.comms)
+        if own and named and dump.from_start and not any(group.open for group in own):
+            found[rank] = tuple(group.members for group in own)
+    return found
+
+
 def with_peer_ranks(
-    facts: Iterable[Fact], groups: Sequence[GroupLanes], topology: Membership | None, world: Sequence[int]
+    facts: Iterable[Fact],
+    groups: Sequence[GroupLanes],
+    topology: Membership | None,
+    world: Sequence[int],
+    used: Mapping[int, Sequence[tuple[int, ...]]] | None = None,
 ) -> list[Fact]:
     """The facts, with the ranks they name inside a communicator turned into global ranks where that is certain.
 
     Where members are not known: a sorted group in which index X is global rank X begins with ranks 0 … X, so that
     every lower index is certain as well. If lines of one format show an index that is not the rank, several groups
-    are in play and each line speaks for itself only.
+    are in play and each line speaks for itself only. Where a line names no group, an index that means one rank in
+    every group that its rank `used` is taken for that rank, and the fact says so (`details["by_every_group"]`).
     """
     rows = list(facts)
     identity: dict[str, int] = defaultdict(lambda: -1)
@@ -151,5 +174,12 @@ def with_peer_ranks(
                 found += [members[index]] if index < len(members) else []
             elif index <= certain or (complete and certain >= 0 and index == len(world) - 1):
                 found.append(index)
+        if not found and fact.comm is None and fact.rank is not None and used:
+            every = [
+                by_every_group(index, fact.group_rank, fact.rank, used.get(fact.rank, ())) for index in fact.group_ranks
+            ]
+            found = [rank for rank in every if rank is not None]
+            if found:
+                fact = msgspec.structs.replace(fact, details={**fact.details, "by_every_group": True})
         result.append(msgspec.structs.replace(fact, ranks=tuple(found)) if found else fact)
     return result

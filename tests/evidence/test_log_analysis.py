@@ -237,3 +237,13 @@ def test_a_damaged_ras_report_costs_itself(tmp_path: Path) -> None:
     (tmp_path / "ras.json").write_text('{"nccl_version":"2.28.7","communicators":[{"hash":')
     (entry,) = analyse(tmp_path).unreadable
     assert "cut or no JSON" in entry.what
+
+
+def test_a_size_that_gloo_refused_is_told(tmp_path: Path) -> None:
+    text = (
+        "[rank3]:   what():  [enforce fail at /w/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. "
+        "48 vs 40. Received data size doesn't match expected size. Is there a distributed collective mismatch?\n"
+    )
+    found = analyse(logs(tmp_path, rank3=text))
+    assert (found.verdict, found.behind, found.findings) == ("insufficient", (), ())
+    assert any(":1: rank 3 received 48 bytes where it expected 40" in note for note in found.notes)

@@ -285,7 +285,7 @@ GLOO: dict[str, tuple[str, Rows]] = {
         + "\n",
         [
             row(
-                kind="mismatch", rank=0, group_rank=0, group_ranks=(1,), number=29,
+                kind="mismatch", rank=0, group_rank=0, group_ranks=(1,), number=30,
                 details={
                     "own": {"op": "all_reduce", "shape": [6, 8], "dtype": "Float"},
                     "peer": {"op": "all_reduce", "shape": [5, 8], "dtype": "Float"},

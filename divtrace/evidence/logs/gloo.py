@@ -154,7 +154,7 @@ def _fingerprint(line: Line, more: Following, where: Where) -> Iterable[Finding]
             "dtype": kind.strip() if kind else None,
         }
 
-    number = groups["own_seq"]
+    before = groups["own_seq"]
     return (
         Fact(
             kind="mismatch",
@@ -163,7 +163,9 @@ def _fingerprint(line: Line, more: Following, where: Where) -> Iterable[Finding]
             rank=line.rank,
             group_rank=int(found["own"]),
             group_ranks=(int(found["peer"]),),
-            number=int(number) if number else None,
+            # Printed before the operation is issued: the number is that of the one before it (torch
+            # ProcessGroupWrapper.cpp; real runs with and without DETAIL), and 0 if there is none.
+            number=int(before) + 1 if before else None,
             time=line.time,
             text=found[0],
             details={"own": side("own"), "peer": side("peer")},
