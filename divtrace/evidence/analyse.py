@@ -13,6 +13,7 @@ from divtrace.evidence.dump import Dump
 from divtrace.evidence.facts import Communicator, Fact, Operation
 from divtrace.evidence.findings import crossing_finding, mismatch_finding
 from divtrace.evidence.groups import GroupLanes, collect_groups, one_dump_per_rank
+from divtrace.evidence.nccl_order import logged_operations, with_shared_names
 from divtrace.evidence.progress import Pending, Standing, standing
 from divtrace.evidence.read import Evidence, read_evidence
 from divtrace.evidence.report import EvidenceFinding, EvidenceReport, EvidenceTimeout, EvidenceVerdict
@@ -66,7 +67,8 @@ def conclude(
     placing = place_rank or _tensor_parallel_rank
     ranks_of_files = evidence.file_ranks
     operations = joined_operations(
-        with_own_rank(o, ranks_of_files.get(o.place.file), placing) for o in evidence.operations
+        with_own_rank(o, ranks_of_files.get(o.place.file), placing)
+        for o in with_shared_names(evidence.operations, evidence.facts)
     )
     facts = [with_own_rank(f, ranks_of_files.get(f.place.file), placing) for f in evidence.facts]
 
@@ -79,9 +81,11 @@ def conclude(
     state = standing(groups, numbers, operations, facts, topology)
     waits = who_waits(state.progresses, state.loose)
     comparison = compare(groups)
+    logged = logged_operations(operations)
 
     findings = [mismatch_finding(mismatch) for mismatch in comparison.mismatches]
     findings += [f for f in detail_findings(facts) if f.rule not in {g.rule for g in findings}]
+    findings += [f for f in logged.findings if f.rule not in {g.rule for g in findings}]
     for crossing in waits.crossings:
         crossed = crossing_finding(crossing, groups, findings)
         if crossed is not None:
@@ -112,7 +116,7 @@ def conclude(
         unreadable=tuple(sorted(evidence.unreadable, key=lambda item: (item.path, item.line or 0, item.what))),
         not_understood=dict(sorted(evidence.not_understood.items())),
         ranks=world,
-        notes=tuple(_notes(evidence, placed.notes, placed.by_rank, groups, numbers, facts, waits)),
+        notes=tuple(_notes(evidence, [*placed.notes, *logged.notes], placed.by_rank, groups, numbers, facts, waits)),
         next=tuple(_next(windows, waits, numbers, failed)),
         facts=tuple(facts),
         log_operations=tuple(operations),
@@ -292,6 +296,9 @@ def _notes(
         stalls = "; ".join(_ranks([rank for _, rank in stall.awaited]) for stall in waits.stalls)
         yield f"{len(waits.stalls)} independent stalls: {stalls}."
     for fact in facts:
+        if fact.format == "vllm-scheduler":
+            blank = ", draft tokens are placeholders" if fact.details["placeholders"] is True else ""
+            yield f"{fact.place.file}:{fact.place.line}: the step that failed had {fact.text}{blank} ({fact.process})."
         if fact.kind == "mismatch" and "received_bytes" in fact.details:
             own = "a rank" if fact.rank is None else f"rank {fact.rank}"
             yield (

@@ -16,6 +16,7 @@ from divtrace.evidence.coordinates import Coordinates
 from divtrace.evidence.dump import Dump
 from divtrace.evidence.facts import Communicator, Fact, Operation
 from divtrace.evidence.groups import GroupLanes
+from divtrace.evidence.logs.nccl_info import FORMAT as NCCL_INFO
 from divtrace.evidence.naming import group_name
 from divtrace.evidence.unnamed import by_every_group, unnamed_groups
 
@@ -58,7 +59,7 @@ def joined_operations(operations: Iterable[Operation]) -> list[Operation]:
             else (operation.rank,)
         )
         key = (operation.format, who, operation.number, operation.place.file if who[0] is None else "")
-        if operation.number is None:
+        if operation.number is None or operation.format == NCCL_INFO:
             rows.append(operation)
             continue
         at = by_work.get(key)

@@ -47,12 +47,44 @@ HCCL: dict[str, tuple[str, Rows]] = {
             row(kind="timeout", format="hccl-ee1002", time="2024-09-03-16:50:00.041.231"),
         ],
     ),
+    "EI9999 by its text": (
+        ("RuntimeError: ACL stream synchronize failed.\nEI9999: Inner Error!\n"
+        "EI9999: 2024-10-21-10:42:00.358.410  The error from device(chipId:3, dieId:0), serial number is 9, hccl fftsplus task "
+        "timeout occurred during task execution, stream_id:5, sq_id:5, task_id:388, stuck notify num:1, timeout:30min(default).\n"
+        "[rank6]: EI9999: [PID: 4021] 2026-02-03-04:05:06.007.008 Call HcclAllReduce failed, wait for the remote timed out.\n"
+        "EI9999: [PID: 4022] 2026-02-03-04:05:07.007.008 Memory_Allocation_Failure(EL0004): Failed to allocate memory.\n"
+        "The error from device(chipId:7, dieId:0), serial number is 4, hccl fftsplus task timeout occurred during task "
+        "execution, stream_id:9, sq_id:9, task_id:51, stuck notify num:1, timeout=1836s.\n"),
+        [
+            row(kind="timeout", format="hccl-device", time="2024-10-21-10:42:00.358.410", details={"chip": 3, "task": 388}),
+            row(kind="timeout", format="hccl-ei9999", rank=6, time="2026-02-03-04:05:06.007.008"),
+            row(kind="note", format="hccl-ei9999", details={"what": "Memory_Allocation_Failure(EL0004): Failed to allocate memory."}),
+            row(kind="timeout", format="hccl-device", details={"chip": 7, "task": 51}),
+        ],
+    ),
+    "EI9999 wrapped": (
+        ("EI9999: [PID: 31] 2024-10-21-10:42:00.358.410  The error from device(chipId:3, dieId:0), serial number is 9, hccl "
+        "fftsplus task time\nout occurred during task execution, stream_id:5, sq_id:5, task_id:388\n"),
+        [row(kind="timeout", format="hccl-device", details={"chip": 3, "task": 388})],
+    ),
     "EI0002 wrapped": (
         ("EI0002: [PID: 3001] 2025-10-11-15:09:34.713.335 The wait execution of the Notify register times out. Reason: The "
         "Notify register has not received the Notify rec\nord from remote rank: [12]. base information: [streamID:[1]]\n"),
         [row(kind="waiting", group_ranks=(12,), group_rank=None, comm=None)],
     ),
 }  # fmt: skip
+
+
+def test_a_device_timeout_is_no_failure_of_the_rank_that_raises_it(tmp_path: Path) -> None:
+    """torch_npu prints HCCL's text on the lines behind the exception."""
+    text = (
+        'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in step\n    dist.broadcast(x)\n'
+        "RuntimeError: ACL stream synchronize failed.\nEI9999: Inner Error!\n{}\n"
+    )
+    expired = "EI9999: 2024-10-21-10:42:00.358.410 The error from device(chipId:3, dieId:0), hccl fftsplus task timeout occurred"
+    for behind, symptom in ((expired, True), ("Segmentation fault", False)):
+        raised = next(f for f in read(tmp_path, text.format(behind)).facts if f.kind == "exception")
+        assert raised.details["symptom"] is symptom
 
 
 @pytest.mark.parametrize("case", HCCL)

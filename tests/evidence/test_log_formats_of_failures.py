@@ -88,6 +88,77 @@ VLLM: dict[str, tuple[str, Rows]] = {
 }
 
 
+SCHEDULED: dict[str, tuple[str, Rows]] = {
+    "decode with placeholders": (
+        (
+            "(EngineCore_DP1 pid=77) ERROR 06-15 13:57:57 [dump_input.py:79] Dumping scheduler output for model execution: "
+            "SchedulerOutput(scheduled_new_reqs=[], scheduled_cached_reqs=CachedRequestData(req_ids=['cmpl-1','cmpl-2'],"
+            "resumed_req_ids=set(),new_token_ids_lens=[],all_token_ids_lens={},new_block_ids=[None, None],"
+            "num_computed_tokens=[29622, 17],num_output_tokens=[2, 5]), num_scheduled_tokens={cmpl-1: 4, cmpl-2: 3}, "
+            "total_num_scheduled_tokens=7, scheduled_spec_decode_tokens={cmpl-1: [-1, -1, -1], cmpl-2: [-1, -1]}, "
+            "scheduled_encoder_inputs={}, num_common_prefix_blocks=[0, 0], finished_req_ids=[])\n"
+        ),
+        [
+            row(
+                kind="batch", format="vllm-scheduler", rank=None, coordinates=None, process="EngineCore_DP1 pid=77",
+                details={
+                    "batch_size": 2, "rids": ["cmpl-1", "cmpl-2"], "scheduled": {"cmpl-1": 4, "cmpl-2": 3}, "total": 7,
+                    "complete": True, "new": [], "drafts": {"cmpl-1": 3, "cmpl-2": 2}, "placeholders": True,
+                },
+            )
+        ],
+    ),
+    "a new request with a colon in its id": (
+        (
+            "(EngineCore pid=176) ERROR 04-23 21:09:12 [dump_input.py:79] Dumping scheduler output for model execution: "
+            "SchedulerOutput(scheduled_new_reqs=[NewRequestData(req_id=cmpl-_addr_10.254.5.122:21001_8-0,prompt_token_ids_len=6,"
+            "mm_features=[],block_ids=([1],),num_computed_tokens=0,lora_request=None)], scheduled_cached_reqs="
+            "CachedRequestData(req_ids=[], new_token_ids=[]), num_scheduled_tokens={cmpl-_addr_10.254.5.122:21001_8-0: 6}, "
+            "total_num_scheduled_tokens=6, scheduled_spec_decode_tokens={}, finished_req_ids=[])\n"
+        ),
+        [
+            row(
+                kind="batch", process="EngineCore pid=176",
+                details={"batch_size": 1, "new": ["cmpl-_addr_10.254.5.122:21001_8-0"], "drafts": {}, "placeholders": False},
+            )
+        ],
+    ),
+    "over several lines, with tensors": (
+        (
+            "ERROR 11-05 09:18:38 [dump_input.py:79] Dumping scheduler output for model execution:\n"
+            "ERROR 11-05 09:18:38 [dump_input.py:79] SchedulerOutput(scheduled_new_reqs=[NewRequestData(req_id=0,mm_features="
+            "[MultiModalFeatureSpec(data=tensor([[-0.5430, -0.3730],\n"
+            "ERROR 11-05 09:18:38 [dump_input.py:79]         [-0.4453, -0.1953]]))],num_computed_tokens=0)], "
+            "num_scheduled_tokens={0: 225}, total_num_scheduled_tokens=225, scheduled_spec_decode_tokens={0: [17, 4]})\n"
+        ),
+        [row(kind="batch", details={"rids": ["0"], "total": 225, "new": ["0"], "drafts": {"0": 2}, "placeholders": False})],
+    ),
+    "a worker's": (
+        (
+            "(Worker_TP1 pid=9) ERROR 11-05 09:18:38 [dump_input.py:79] Dumping scheduler output for model execution: "
+            "SchedulerOutput(num_scheduled_tokens={'a': 1}, total_num_scheduled_tokens=2)\n"
+        ),
+        [row(kind="batch", coordinates=Coordinates(tp=1), details={"rids": ["a"], "complete": False})],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SCHEDULED)
+def test_vllm_scheduler_output(tmp_path: Path, case: str) -> None:
+    text, facts = SCHEDULED[case]
+    check(read(tmp_path, text), [], facts)
+
+
+@pytest.mark.parametrize(
+    "broken", ["{a: x}, total_num_scheduled_tokens=3", "{a: 3}", "{a 3}, total_num_scheduled_tokens=3"]
+)
+def test_a_damaged_scheduler_output_is_counted(tmp_path: Path, broken: str) -> None:
+    result = read(
+        tmp_path, f"Dumping scheduler output for model execution: SchedulerOutput(num_scheduled_tokens={broken})\n"
+    )
+    assert (result.facts, result.not_understood) == ([], {"vllm": 1})
+
+
 @pytest.mark.parametrize("case", VLLM)
 def test_vllm(tmp_path: Path, case: str) -> None:
     text, facts = VLLM[case]
@@ -187,7 +258,7 @@ def test_ras_text(tmp_path: Path) -> None:
 def test_ras_text_in_docker(tmp_path: Path) -> None:
     text = "".join(f"node-1  | {line}\n" for line in RAS_MISMATCH.format("", 9, 8).splitlines())
     result = read(tmp_path, text)
-    assert result.not_understood or result.facts[0].details["ranks_at"] == {"8": 2, "9": 6}
+    assert result.facts[0].details["ranks_at"] == {"8": 2, "9": 6}
 
 
 def test_positions_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,17 @@ from divtrace.evidence.facts import Fact, Operation
 from divtrace.evidence.logs.scan import scan
 from evidence.test_log_formats import BODY, DESYNC, GLOO, PREFIXES, WATCHDOG
 from evidence.test_log_formats_of_engines import DEEPEP, HCCL, SGLANG
-from evidence.test_log_formats_of_failures import FAILURES, PYSPY, RAS_MISMATCH, VLLM
+from evidence.test_log_formats_of_failures import FAILURES, PYSPY, RAS_MISMATCH, SCHEDULED, VLLM
+from evidence.test_nccl_info import created, issued
 
 SAMPLES = [
-    *(case[0] for table in (WATCHDOG, GLOO, HCCL, DEEPEP, SGLANG, VLLM, FAILURES) for case in table.values()),
+    *(case[0] for table in (WATCHDOG, GLOO, HCCL, DEEPEP, SGLANG, VLLM, SCHEDULED, FAILURES) for case in table.values()),
     *(case[0] for case in PREFIXES.values()),
     BODY,
     DESYNC.format(at=41, late="7", done=38, next=39),
     PYSPY.format(p="", pid=231811),
     RAS_MISMATCH.format("", 665, 664),
+    created(1, 2) + issued(1, 31, 2) + issued(0, 30, 2),
 ]
 STATED = re.compile(r"(?:\[rank|RankID:|\brank=|\[\d+,|-|\brank\s*: )(\d+)")
 COMPUTED = frozenset({"deepep", "nccl-desync", "nccl-ras"})

@@ -54,6 +54,9 @@ SYMPTOMS = (
     "cancelled",
 )
 """Texts of exceptions that tell of a timeout or of a lost peer, not of a failure of the rank itself."""
+_BEHIND = re.compile(r"\b(?:EI0002|EI0006|EE1002)\b|hccl fftsplus task timeout")
+"""HCCL's timeouts, which torch_npu prints on the lines behind the exception that they are the message of."""
+_MESSAGE_LINES = 4
 
 
 def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
@@ -140,6 +143,12 @@ def _traceback(line: Line, more: Following, where: Where) -> Iterable[Finding] |
         message = (found["message"] or "").strip()
         kind: FactKind = "out-of-memory" if "OutOfMemoryError" in found["type"] else "exception"
         full = f"{found['type']}: {message}" if message else found["type"]
+        behind = (
+            after.text
+            for after_distance, after in more.same_source(distance + _MESSAGE_LINES)
+            if after_distance > distance
+        )
+        expired = any(_BEHIND.search(after) for after in behind)
         return (
             Fact(
                 kind=kind,
@@ -153,7 +162,7 @@ def _traceback(line: Line, more: Following, where: Where) -> Iterable[Finding] |
                 details={
                     "type": found["type"],
                     "message": message[:2000],
-                    "symptom": any(symptom in full for symptom in SYMPTOMS),
+                    "symptom": expired or any(symptom in full for symptom in SYMPTOMS),
                     "frames": frames[-1:] or [],
                 },
             ),

@@ -1,4 +1,4 @@
-"""HCCL's own error texts: EI0002 (notify wait), EI0006 (socket), EI9999 (device task), EE1002 (stream)."""
+"""HCCL's own error texts: EI0002 (notify wait), EI0006 (socket), EI9999 (any inner error), EE1002 (stream)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from divtrace.evidence.logs.line import Following, Line
 from divtrace.evidence.logs.reader import Where
 from divtrace.evidence.naming import canonical_operation
 
-LITERALS = ("EI0002", "EI0006", "hccl fftsplus task timeout", "EE1002: ")
+LITERALS = ("EI0002", "EI0006", "EI9999", "hccl fftsplus task timeout", "EE1002: ")
 
 _STAMP = r"(?:\[PID: (?P<pid>\d{1,9})\] )?(?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d(?:\.\d{1,6}){0,2})? ?"
 _NOTIFY = re.compile(
@@ -26,9 +26,11 @@ _SOCKET = re.compile(r"EI0006: " + _STAMP + r"Getting socket times out\.(?: Reas
 _DEVICE = re.compile(
     r"The error from device\((?:chipId:(?P<chip>\d{1,4}), ?dieId:\d{1,4})\).{0,200}?hccl fftsplus task timeout occurred"
     r".{0,300}?stream_id:(?P<stream>\d{1,9}).{0,200}?task_id:(?P<task>\d{1,9})"
-    r"(?:.{0,100}?stuck notify num:(?P<stuck>\d{1,9}))?(?:.{0,100}?timeout:(?P<timeout>\d{1,9}))?",
+    r"(?:.{0,100}?stuck notify num:(?P<stuck>\d{1,9}))?(?:.{0,100}?timeout[:=](?P<timeout>\d{1,9}))?",
     re.DOTALL,
 )
+_INNER = re.compile(r"EI9999: " + _STAMP + r" *(?P<what>[A-Za-z_[(][^\n]{0,400})")
+_EXPIRED = re.compile(r"time[d\-]? ?out|out of time", re.IGNORECASE)
 _STREAM = re.compile(r"EE1002: " + _STAMP + r"Stream synchronize timeout")
 
 
@@ -71,20 +73,33 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
     if "EE1002" in text:
         found = more.match(_STREAM)
         return None if found is None else (_fact("timeout", "hccl-ee1002", line, where, found),)
-    found = more.match(_DEVICE)
+    found = more.match(_DEVICE) if "fftsplus" in text or "The error from device" in text else None
     if found is None:
-        return None
+        return _inner(line, where) if "EI9999" in text else None
+    stamp = _INNER.search(text)
     return (
         Fact(
             kind="timeout",
             format="hccl-device",
             place=where.place(line),
             rank=line.rank,
-            time=line.time,
+            time=(stamp["time"] if stamp is not None else None) or line.time,
             text=found[0],
             details={"chip": int(found["chip"]), "stream": int(found["stream"]), "task": int(found["task"])},
         ),
     )
+
+
+def _inner(line: Line, where: Where) -> Iterable[Finding] | None:
+    """EI9999 stands for any error inside HCCL: a timeout if its text says so, else something to look at."""
+    found = _INNER.search(line.text)
+    if found is None:
+        return None if "EI9999:" in line.text else ()
+    if found["what"].strip() in ("Inner Error!", "Inner Error, Please contact support engineer!"):
+        # The heading; what happened stands on the lines behind it, under the same code or the device's.
+        return ()
+    kind: FactKind = "timeout" if _EXPIRED.search(found["what"]) else "note"
+    return (_fact(kind, "hccl-ei9999", line, where, found, what=found["what"]),)
 
 
 def _fact(kind: FactKind, name: str, line: Line, where: Where, found: re.Match[str], **details: object) -> Fact:

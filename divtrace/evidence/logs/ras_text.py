@@ -43,7 +43,7 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
     number: int | None = None
     text = [head[0]]
     for distance, follower in enumerate(more, 1):
-        if distance > _LIMIT or not _PART.match(follower.raw) or _HEAD.search(follower.text):
+        if distance > _LIMIT or not _PART.match(follower.text) or _HEAD.search(follower.text):
             break
         more.consumed = distance
         content = follower.text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from divtrace.evidence.logs import deepep, desync, failures, gloo, hccl, nccl, pyspy, ras_text, sglang, vllm
+from divtrace.evidence.logs import deepep, desync, failures, gloo, hccl, nccl, nccl_info, pyspy, ras_text, sglang, vllm
 from divtrace.evidence.logs.reader import Family
 
 FAMILIES: tuple[Family, ...] = (
@@ -15,6 +15,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("py-spy", pyspy.LITERALS, pyspy.read),
     Family("vllm", vllm.LITERALS, vllm.read),
     Family("nccl-ras", ras_text.LITERALS, ras_text.read),
+    Family("nccl-info", nccl_info.LITERALS, nccl_info.read),
     Family("failure", failures.LITERALS, failures.read),
 )
 

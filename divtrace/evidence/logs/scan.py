@@ -200,6 +200,8 @@ class _Scanner:
                 finding.last_enqueued,
                 finding.state,
                 finding.format,
+                # NCCL's own log has a line for each operation; those of one group call share their number.
+                finding.place.line if finding.format == "nccl-info" else None,
             )
             rows: list[Operation] | list[Fact] = self.result.operations
         else:

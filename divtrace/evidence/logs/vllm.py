@@ -1,4 +1,5 @@
-"""vLLM: shared-memory broadcast warnings, RPC timeouts, worker errors that the engine swallows, dead workers."""
+"""vLLM: shared-memory broadcast warnings, RPC timeouts, worker errors that the engine swallows, dead workers, and the
+batch that the engine prints when a step fails."""
 
 from __future__ import annotations
 
@@ -16,7 +17,12 @@ LITERALS = (
     "died unexpectedly",
     "crashed with exit code",
     "Terminating process ",
+    "Dumping scheduler output",
 )
+_DUMP_LINES = 400
+"""Lines of one printed batch: tensors of multimodal requests are printed over many."""
+PLACEHOLDER = -1
+"""Draft token that stands for one the scheduler does not know, under async scheduling."""
 
 _NO_BLOCK = re.compile(
     r"No available shared memory broadcast block found in (?P<seconds>\d{1,9}) ?(?:seconds|second|s)\b"
@@ -30,6 +36,12 @@ _CRASHED = re.compile(
     r"Subprocess (?P<name>[\w.:\-]{1,80}) (?:\(pid=(?P<pid>\d{1,9})\) )?crashed with exit code (?P<code>-?\d{1,6})"
 )
 _TERMINATED = re.compile(r"Terminating process (?P<pid>\d{1,9}) via signal (?P<signal>SIG\w{2,8})")
+
+_SCHEDULED = re.compile(r"(?<!total_)num_scheduled_tokens=\{(?P<items>[^{}]{0,60000})\}")
+_TOTAL = re.compile(r"total_num_scheduled_tokens=(?P<total>\d{1,9})")
+_DRAFTS = re.compile(r"scheduled_spec_decode_tokens=\{(?P<items>[^{}]{0,60000})\}")
+_DRAFT = re.compile(r"(?P<request>[^,\s][^,]{0,200}): \[(?P<tokens>[-\d, ]{0,4000})\]")
+_NEW = re.compile(r"NewRequestData\(req_id='?(?P<request>[^,')]{1,200})")
 
 
 def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
@@ -63,10 +75,62 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
         # scheduler_<n> counts the schedulers of one node: no global rank.
         kind = "killed" if code == -9 else "exited"
         return (_fact(kind, "sglang-subprocess", line, where, found[0], process=found["name"], exit_code=code),)
+    if "Dumping scheduler output" in text:
+        return _scheduled(line, more, where)
     found = more.match(_TERMINATED)
     if found is None:
         return ()
     return (_fact("note", "torch-spawn", line, where, found[0], pid=int(found["pid"]), signal=found["signal"]),)
+
+
+def _scheduled(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
+    """The batch of the step that failed. The engine's process prints it, which is no rank; a worker's is its rank's."""
+    parts = [line.text]
+    if "total_num_scheduled_tokens=" not in line.text:
+        for distance, follower in more.same_source(_DUMP_LINES):
+            if "Dumping " in follower.text:
+                break
+            parts.append(follower.text)
+            more.consumed = max(more.consumed, distance)
+            if "total_num_scheduled_tokens=" in follower.text:
+                break
+    text = "".join(parts)
+    scheduled, total = _SCHEDULED.search(text), _TOTAL.search(text)
+    if scheduled is None or total is None:
+        return None
+    tokens: dict[str, int] = {}
+    for item in filter(None, scheduled["items"].split(", ")):
+        # A request id may hold a colon.
+        request, _, count = item.rpartition(": ")
+        if not request or not count.isdecimal() or len(count) > 9:
+            return None
+        tokens[request.strip("'")] = int(count)
+    found = _DRAFTS.search(text)
+    drafts = {one["request"].strip("'"): one["tokens"] for one in _DRAFT.finditer(found["items"])} if found else {}
+    widths = {request: listed.count(",") + bool(listed.strip()) for request, listed in sorted(drafts.items())}
+    engine = line.process is not None and line.process.startswith("EngineCore")
+    return (
+        Fact(
+            kind="batch",
+            format="vllm-scheduler",
+            place=where.place(line),
+            rank=line.rank,
+            coordinates=None if engine else line.coordinates,
+            process=line.process or "EngineCore",
+            time=line.time,
+            text=f"{len(tokens)} requests, {total['total']} tokens scheduled",
+            details={
+                "batch_size": len(tokens),
+                "rids": list(tokens),
+                "complete": sum(tokens.values()) == int(total["total"]),
+                "scheduled": tokens,
+                "total": int(total["total"]),
+                "new": [one["request"] for one in _NEW.finditer(text)],
+                "drafts": widths,
+                "placeholders": any(str(PLACEHOLDER) in listed.split(", ") for listed in drafts.values()),
+            },
+        ),
+    )
 
 
 def _fact(
