@@ -15,6 +15,7 @@ from divtrace.evidence.findings import crossing_finding, mismatch_finding
 from divtrace.evidence.groups import GroupLanes, collect_groups, one_dump_per_rank
 from divtrace.evidence.nccl_order import logged_operations, with_shared_names
 from divtrace.evidence.progress import Pending, Standing, standing
+from divtrace.evidence.ras_pairs import compare_snapshots, job_size
 from divtrace.evidence.read import Evidence, read_evidence
 from divtrace.evidence.report import EvidenceFinding, EvidenceReport, EvidenceTimeout, EvidenceVerdict
 from divtrace.evidence.resolve import (
@@ -74,12 +75,14 @@ def conclude(
 
     placed = one_dump_per_rank(evidence.dumps)
     named = {o.rank for o in operations if o.rank is not None} | {f.rank for f in facts if f.rank is not None}
-    groups, world = collect_groups(placed.by_rank, {*known_ranks, *named, *ranks_of_files.values()})
+    polled = range(job_size(facts))
+    groups, world = collect_groups(placed.by_rank, {*known_ranks, *named, *ranks_of_files.values(), *polled})
     facts = with_peer_ranks(facts, groups, topology, world, groups_of_ranks(placed.by_rank, groups, world))
     failing = _failing(facts)
     numbers = last_numbers(groups, placed.by_rank, ended=failing)
     state = standing(groups, numbers, operations, facts, topology)
-    waits = who_waits(state.progresses, state.loose)
+    snapshots = compare_snapshots(facts, world)
+    waits = who_waits((*state.progresses, *snapshots.progresses), state.loose)
     comparison = compare(groups)
     logged = logged_operations(operations)
 
@@ -116,7 +119,17 @@ def conclude(
         unreadable=tuple(sorted(evidence.unreadable, key=lambda item: (item.path, item.line or 0, item.what))),
         not_understood=dict(sorted(evidence.not_understood.items())),
         ranks=world,
-        notes=tuple(_notes(evidence, [*placed.notes, *logged.notes], placed.by_rank, groups, numbers, facts, waits)),
+        notes=tuple(
+            _notes(
+                evidence,
+                [*placed.notes, *logged.notes, *snapshots.notes],
+                placed.by_rank,
+                groups,
+                numbers,
+                facts,
+                waits,
+            )
+        ),
         next=tuple(_next(windows, waits, numbers, failed)),
         facts=tuple(facts),
         log_operations=tuple(operations),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from divtrace.evidence.facts import Communicator, Fact, Place
 
 MAXIMUM_RANKS = 1 << 20
+_LACKS_COMMA = re.compile(rb'([\d"el}\]])(\s{0,64}\n\s{0,64}"[^"\n]{1,64}"\s{0,8}:)')
+"""NCCL 2.28.9 leaves out the comma between two fields of a missing rank, each on a line of its own."""
 
 
 def read_ras(data: bytes, path: str) -> list[Fact]:
@@ -17,10 +20,7 @@ def read_ras(data: bytes, path: str) -> list[Fact]:
     Raises:
         ValueError: the bytes are no such report.
     """
-    try:
-        report = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(f"is cut or no JSON: {error}") from None
+    report = _decoded(data)
     communicators = report.get("communicators") if isinstance(report, dict) else None
     if not isinstance(communicators, list):
         raise ValueError("is no RAS report: it has no list of communicators")
@@ -28,7 +28,34 @@ def read_ras(data: bytes, path: str) -> list[Fact]:
     for position, item in enumerate(communicators, 1):
         if isinstance(item, dict):
             facts.append(_communicator(item, Place(path, position)))
+    gpus = {
+        (row["host"], row["pid"], row.get("cuda_dev"))
+        for item in communicators
+        if isinstance(item, dict)
+        for row in (*_rows(item.get("ranks")), *_rows(item.get("missing_ranks")))
+        if isinstance(row.get("host"), str) and isinstance(row.get("pid"), int) and _plain(row.get("cuda_dev"))
+    }
+    if gpus:
+        text = f"a job of {len(gpus)} GPUs"
+        facts.append(
+            Fact(kind="snapshot", format="nccl-ras-job", place=Place(path), text=text, details={"gpus": len(gpus)})
+        )
     return facts
+
+
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, int | str)
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        problem = error
+    try:
+        return msgspec.json.decode(_LACKS_COMMA.sub(rb"\1,\2", data))
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        raise ValueError(f"is cut or no JSON: {problem}") from None
 
 
 def _rows(value: Any) -> list[dict[str, Any]]:
@@ -53,8 +80,9 @@ def _communicator(item: dict[str, Any], place: Place) -> Fact:
         if isinstance(status, dict):
             for key in ("init_state", "async_error"):
                 state = status.get(key)
-                if isinstance(state, str) and state.lower() not in ("success", "ncclsuccess", "none", "no error", ""):
-                    errors[str(row["rank"])] = f"{key} {state[:80]}"
+                fine = ("0", "success", "ncclsuccess", "none", "no error", "")
+                if isinstance(state, str | int) and str(state).lower() not in fine:
+                    errors[str(row["rank"])] = f"{key} {str(state)[:80]}"
     gone = _rows(item.get("missing_ranks"))
     missing = tuple(sorted(row["rank"] for row in gone))
     dead = sorted(
@@ -79,5 +107,17 @@ def _communicator(item: dict[str, Any], place: Place) -> Fact:
         group_ranks=missing,
         comm=Communicator(name, "", "nccl"),
         text="; ".join(parts),
-        details={"differing": differing, "errors": errors, "considered_dead": dead, "size": _integer(item.get("size"))},
+        details={
+            "counts": {
+                operation: (
+                    sum(map(len, by_count.values())) + len(missing),
+                    {int(count): (tuple(ranks), len(ranks)) for count, ranks in by_count.items()},
+                )
+                for operation, by_count in sorted(counts.items())
+            },
+            "differing": differing,
+            "errors": errors,
+            "considered_dead": dead,
+            "size": _integer(item.get("size")),
+        },
     )

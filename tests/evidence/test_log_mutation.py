@@ -18,7 +18,11 @@ from evidence.test_log_formats_of_failures import FAILURES, PYSPY, RAS_MISMATCH,
 from evidence.test_nccl_info import created, issued
 
 SAMPLES = [
-    *(case[0] for table in (WATCHDOG, GLOO, HCCL, DEEPEP, SGLANG, VLLM, SCHEDULED, FAILURES) for case in table.values()),
+    *(
+        case[0]
+        for table in (WATCHDOG, GLOO, HCCL, DEEPEP, SGLANG, VLLM, SCHEDULED, FAILURES)
+        for case in table.values()
+    ),
     *(case[0] for case in PREFIXES.values()),
     BODY,
     DESYNC.format(at=41, late="7", done=38, next=39),

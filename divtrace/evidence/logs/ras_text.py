@@ -13,7 +13,7 @@ from divtrace.evidence.logs.desync import ranks_of
 from divtrace.evidence.logs.line import Following, Line
 from divtrace.evidence.logs.reader import Where
 
-LITERALS = (") MISMATCH", ") INCOMPLETE", ") DEAD", "launched up to operation")
+LITERALS = (") MISMATCH", ") INCOMPLETE", ") DEAD", "launched up to operation", "Processes         GPUs")
 _LIMIT = 2000
 
 _HEAD = re.compile(r"#(?P<group>\d{1,6}-\d{1,6}) \((?P<hash>[0-9a-f]{4,32})\) (?P<what>MISMATCH|INCOMPLETE|DEAD)")
@@ -27,11 +27,31 @@ _MEMBER = re.compile(r"^\s*Rank (?P<rank>\d{1,7}) -- GPU")
 _MISSING = re.compile(r"The missing ranks?: (?P<ranks>\d[\d, \-]{0,20000})")
 _MISSING_COUNT = re.compile(r"Missing communicator data from (?P<count>\d{1,9}) (?:job )?(?:rank|process)")
 _PART = re.compile(r"^\s+\S")
+_JOB = re.compile(r"^\s*(?:\d{1,9}\s+){2,4}(?P<gpus>\d{1,9})\s*$")
+_JOB_LINES = 3
+"""Lines behind the first heading of the job's table up to its only row."""
 
 
 def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
     """One fact per communicator that the report warns about."""
     head = _HEAD.search(line.text)
+    if head is None and "Processes         GPUs" in line.text:
+        for distance, follower in enumerate(more, 1):
+            row = _JOB.match(follower.text)
+            if row is not None:
+                gpus = int(row["gpus"])
+                return (
+                    Fact(
+                        kind="snapshot",
+                        format="nccl-ras-job",
+                        place=where.place(line),
+                        text=f"a job of {gpus} GPUs",
+                        details={"gpus": gpus},
+                    ),
+                )
+            if distance >= _JOB_LINES:
+                break
+        return None
     if head is None:
         if "launched up to operation" in line.text:
             return None
@@ -76,6 +96,14 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
             details={
                 "what": head["what"],
                 "counts_of": which or "collective",
+                "counts": {
+                    which or "collective": (
+                        sum(sizes.values()) + len(missing),
+                        {count: (tuple(ranks), sizes[count]) for count, ranks in sorted(counts.items())},
+                    )
+                }
+                if counts
+                else {},
                 "launched": {str(count): ranks for count, ranks in sorted(counts.items())},
                 "ranks_at": {str(count): size for count, size in sorted(sizes.items())},
             },
