@@ -2,15 +2,79 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import compress, zip_longest
+from operator import itemgetter, ne
 
 import msgspec
 
 from divtrace.events import VALUE_FIELDS, Event
 
 _decode_slots = msgspec.json.Decoder(list[int]).decode
+_decode_all_slots = msgspec.json.Decoder(list[list[int]]).decode
 _SLOTS = b'"kv_slots":['
 _BEFORE_LIST = len(_SLOTS) - 1
+_TS = len(b',"ts":')
+
+
+def alike_at_once(
+    columns: Sequence[list[bytes]], matches: Sequence[re.Match[bytes]], events: Sequence[Event]
+) -> tuple[int, list[dict[int, list[int]]]] | None:
+    """How many lines all ranks share, for lines that all begin as the first one does.
+
+    Args:
+        columns: lines of every rank, as many as there are events.
+        matches: of every rank's first line: `seq`, and all that ranks have to share.
+        events: the records of the first rank's lines.
+
+    Returns:
+        How many lines are alike, and per other rank its slots in those lines where they differ. None if lines begin
+        differently, or if the ranks' numbers differ.
+    """
+    first = matches[0]
+    own = first.string[: first.start(1)]
+    heads = b"".join(map(itemgetter(slice(first.end(1) + _TS)), columns[0]))
+    mine = list(map(itemgetter(slice(first.start(2) - 1, None)), columns[0]))
+    if heads.count(own) != len(mine) or min(mine)[:1] != b"," or max(mine)[:1] != b",":
+        return None
+    count = len(mine)
+    given: list[dict[int, list[int]]] = []
+    for lines, match in zip(columns[1:], matches[1:], strict=True):
+        start, end, at = match.start(1), match.end(1) + _TS, match.start(2) - 1
+        if b"".join(map(itemgetter(slice(end)), lines)) != heads.replace(own, match.string[:start]):
+            return None
+        times = list(map(itemgetter(slice(end, at)), lines))
+        if not b"".join(times).isdigit() or min(times) < b"1":
+            return None
+        theirs = list(map(itemgetter(slice(at, None)), lines))
+        differing = list(compress(range(count), map(ne, mine, theirs)))
+        slots = _slots_of([(mine[index], theirs[index]) for index in differing])
+        kept: dict[int, list[int]] = {}
+        for index, one in zip_longest(differing, slots):
+            if one is None or events[index].kv_slots is None:
+                count = index
+                break
+            kept[index] = one
+        given.append(kept)
+    return count, given
+
+
+def _slots_of(pairs: Sequence[tuple[bytes, bytes]]) -> list[list[int]]:
+    """The slots of the other rank in the first lines, up to one that differs in something else."""
+    texts = []
+    for tail, other in pairs:
+        head, _, rest = tail.partition(_SLOTS)
+        other_head, key, other_rest = other.partition(_SLOTS)
+        _, _, behind = rest.partition(b"]")
+        text, _, other_behind = other_rest.partition(b"]")
+        if not key or head != other_head or behind != other_behind:
+            break
+        texts.append(text)
+    try:
+        return _decode_all_slots(b"[[" + b"],[".join(texts) + b"]]") if texts else []
+    except msgspec.DecodeError:
+        return []
 
 
 def equal_but_slots(tail: bytes, other: bytes) -> list[int] | None:

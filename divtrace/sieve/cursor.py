@@ -13,6 +13,9 @@ from divtrace.trace.lines import Lines, split_lines
 from divtrace.trace.model import Damage, Record
 from divtrace.trace.records import BadRecordError, decode_line
 
+_BETWEEN_MARKS = 1 << 22
+"""Bytes between places of a file from which it can be read again."""
+
 
 class NotSievableError(Exception):
     """The input is not in the order that the sieve needs; it has to be loaded as a whole."""
@@ -35,6 +38,15 @@ class LineSpan:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a line of a file begins, so that reading can start there."""
+
+    source: Source
+    line: int
+    offset: int
+
+
 @dataclass(slots=True)
 class Reading:
     """What reading one rank's files showed."""
@@ -44,6 +56,8 @@ class Reading:
     damage: list[Damage] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
     spans: list[LineSpan] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    """One every `_BETWEEN_MARKS` bytes or so, of files that are not compressed."""
     gaps: list[int] = field(default_factory=list)
     lost: int = 0
     first_seq: int = -1
@@ -86,7 +100,11 @@ class Cursor:
                 stream = open_stream(file, source.size)
                 if stream.peek(4) == PARQUET:
                     raise NotSievableError(source.name)
+                marked = 0
                 for block in split_lines(stream):
+                    if stream.plain and block.offset >= marked + _BETWEEN_MARKS:
+                        marked = block.offset
+                        self.reading.marks.append(Mark(source, block.first, marked))
                     self.reading.spans.append(LineSpan(self.pos, source, block.first))
                     self.bytes_read = behind + file.tell()
                     yield block

@@ -17,12 +17,11 @@ from typing import cast
 import msgspec
 
 from divtrace.events import Event
-from divtrace.sieve.alike import equal_but_slots
-from divtrace.sieve.careful import Careful
-from divtrace.sieve.cursor import NotSievableError
+from divtrace.sieve.alike import alike_at_once, equal_but_slots
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lane import Lane
-from divtrace.sieve.operations import LastOperation, contradicts, fingerprint
+from divtrace.sieve.quick import Quick
+from divtrace.sieve.usual import decode_usual
 from divtrace.trace.records import BadRecordError, has_long_integer, tidy_extra
 
 _decode = msgspec.json.Decoder(Event).decode
@@ -34,11 +33,13 @@ _MOST_PATIENCE = 63
 """Records that pass one by one at most before lines are compared again."""
 
 
-class Lockstep(Careful):
+class Lockstep(Quick):
     """The sieve over one replica."""
 
     _window = _WIDEST
     _patience = _last_patience = 0
+    _unusual = _last_unusual = 0
+    """Blocks that are not tried as usual ones, now and after the last that were not."""
     _checked = b""
     _found = False
 
@@ -89,11 +90,15 @@ class Lockstep(Careful):
             return
         while self._active and all(lane.cursor.fill() for lane in self._active):
             cursors = [lane.cursor for lane in self._active]
-            if any(cursor.next_seq is None for cursor in cursors) or self._has_long_integer(cursors[0].text):
+            if any(cursor.next_seq is None for cursor in cursors):
                 return
             self._tell()
             count = min(self._window, *(len(cursor.lines) - cursor.index for cursor in cursors))
-            done = self._equal_lines(count, stop)
+            done = self._usual_lines(count, stop)
+            if not done:
+                if self._has_long_integer(cursors[0].text):
+                    return
+                done = self._equal_lines(count, stop)
             for cursor in cursors:
                 cursor.index += done
                 cursor.pos += done
@@ -113,6 +118,24 @@ class Lockstep(Careful):
         if text is not self._checked:
             self._checked, self._found = text, has_long_integer(text)
         return self._found
+
+    def _usual_lines(self, count: int, stop: float) -> int:
+        """How many of the next `count` lines agree, if they are usual and may be taken in as a block; else 0."""
+        if self._unusual:
+            self._unusual -= 1
+            return 0
+        reference = self._active[0].cursor
+        lines = reference.lines[reference.index : reference.index + count]
+        events = decode_usual(lines)
+        if len(events) == len(lines) and self._requests.is_plain:
+            alike, given = self._alike(events)
+            usual = events[:alike]
+            if usual and self._is_usual(usual, reference.next_seq or 0, stop):
+                self._take_usual(usual, given)
+                self._last_unusual = 0
+                return alike
+        self._last_unusual = self._unusual = min(2 * self._last_unusual + 1, _MOST_PATIENCE)
+        return 0
 
     def _equal_lines(self, count: int, stop: float) -> int:
         """How many of the next `count` lines agree; takes them in."""
@@ -189,6 +212,12 @@ class Lockstep(Careful):
             return len(events), []
         reference = lanes[0].cursor
         count = len(events)
+        columns = [lane.cursor.lines[lane.cursor.index : lane.cursor.index + count] for lane in lanes]
+        firsts = [lane.match(lines[0]) for lane, lines in zip(lanes, columns, strict=True) if lines]
+        matches = [first for first in firsts if first is not None]
+        found = alike_at_once(columns, matches, events) if len(matches) == len(lanes) else None
+        if found is not None:
+            return found
         heads = list(map(lanes[0].match, reference.lines[reference.index : reference.index + count]))
         if None in heads:
             count = heads.index(None)
@@ -206,56 +235,14 @@ class Lockstep(Careful):
             slots: dict[int, list[int]] = {}
             given.append(slots)
             for index in compress(range(count), map(ne, mine, theirs)):
-                found = None
+                slot = None
                 if events[index].kv_slots is not None and mine[index][0] == theirs[index][0]:
-                    found = equal_but_slots(mine[index][1], theirs[index][1])
-                if found is None:
+                    slot = equal_but_slots(mine[index][1], theirs[index][1])
+                if slot is None:
                     count = index
                     break
-                slots[index] = found
+                slots[index] = slot
         return count, given
-
-    def _enter_step(self, step: int, done: int, stage: str) -> None:
-        for lane in self._active:
-            lane.facts.first_of_step.setdefault(step, lane.cursor.pos + done)
-            if stage != "collective":
-                if lane.highest is not None and step < lane.highest:
-                    lane.facts.overlapped = True
-                else:
-                    lane.highest = step
-
-    def _leave_step(self, step: int, done: int) -> None:
-        for lane in self._active:
-            lane.facts.last_of_step[step] = lane.cursor.pos + done - 1
-
-    def _operation(self, event: Event, done: int) -> None:
-        """A collective that all active ranks recorded alike."""
-        lanes = self._active
-        found = self._operations.communicator(event, lanes[0].rank) if event.comm_ranks is not None else None
-        if found is None or event.comm_seq is None:
-            if event.comm_seq is None:
-                raise NotSievableError("a collective carries no comm_seq")
-            for lane in lanes:
-                lane.operation(event, lane.cursor.pos + done)
-            return
-        communicator, traced = found
-        number = event.comm_seq
-        what = fingerprint(event)
-        fresh = []
-        for lane in lanes:
-            pos = lane.cursor.pos + done
-            last = lane.last_ops.get(communicator)
-            if last is not None and number <= last.number:
-                if number < last.number or contradicts(last.fingerprint, what):
-                    self._operations.suspects.add((communicator, number))
-                last.latest = pos
-            else:
-                lane.last_ops[communicator] = LastOperation(number, pos, pos, what)
-                fresh.append(lane.rank)
-        if fresh:
-            self._operations.issue(communicator, traced, number, frozenset(fresh), what)
-        if event.state == "timeout":
-            self._operations.suspects.add((communicator, number))
 
 
 def _decoded(lines: list[bytes]) -> list[Event]:

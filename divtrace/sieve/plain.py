@@ -1,4 +1,4 @@
-"""The plain life of a request, checked record by record as it comes, keeping values and no records.
+"""The plain life of a request, checked as its records come, keeping values and no records of rounds that are over.
 
 Plain means: a chain, rounds one after another, their stages in causal order with one record each, nothing recorded
 before a sync. Anything else is told by the answer UNUSUAL, and from then on `divtrace.sieve.request` takes over.
@@ -6,18 +6,23 @@ before a sync. Anything else is told by the answer UNUSUAL, and from then on `di
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from divtrace.events import Event
+from divtrace.sieve.counting import RoundCount
+from divtrace.sieve.rising import rises_from
 
 GOOD, SUSPECT, UNUSUAL = 0, 1, 2
 """Answers about a record."""
 
-_NOTHING, _DRAFTED, _VERIFYING, _ACCEPTED, _COMMITTED = range(5)
+_NOTHING, _DRAFTED, _VERIFYING, _ACCEPTED, COMMITTED = range(5)
 
 
 class PlainRequest:
     """What the next record of one attempt of a request has to fit. Attributes are public for speed, not for use."""
 
     __slots__ = (
+        "answer",
         "attempt",
         "bonus",
         "contested",
@@ -29,11 +34,12 @@ class PlainRequest:
         "last_token",
         "new_seq_len",
         "number",
+        "open_round",
         "over_after",
+        "pending",
         "progress",
         "req",
         "rounds",
-        "skipped",
         "slot_index",
         "targets",
         "verify_len",
@@ -45,8 +51,7 @@ class PlainRequest:
         """Start in front of the first round; `extra` is what a commit adds to the accepted drafts."""
         self.req, self.attempt, self.extra = req, attempt, extra
         self.number = -1
-        self.rounds = 0
-        self.skipped: set[int] = set()
+        self.rounds = RoundCount()
         self.progress = _NOTHING
         self.new_seq_len: int | None = None
         self.last_token: int | None = None
@@ -54,9 +59,12 @@ class PlainRequest:
         self.slot_index = 0
         self.windows: dict[int, tuple[int, int, int, list[int]]] = {}
         self.contested = False
-        self._empty()
-
-    def _empty(self) -> None:
+        self.pending: list[Event] = []
+        """Records of the open round that are checked when it is over, or when anything else happens."""
+        self.open_round = -1
+        """The round whose records may be left pending."""
+        self.answer = GOOD
+        # What the records of the open round told so far; without a meaning where there are none, or where it is over.
         self.drafts: list[int] | None = None
         self.targets: list[int] | None = None
         self.width: int | None = None
@@ -69,95 +77,117 @@ class PlainRequest:
     def forget(self) -> None:
         """Continue nothing from here on."""
         self.number, self.progress = -1, _NOTHING
-        self.new_seq_len = self.last_token = None
-        self._empty()
+        self.new_seq_len = self.last_token = self.bonus = None
 
     def begin(self, number: int) -> bool:
         """Begin a round; False if it does not follow the one before."""
         if self.number >= 0:
             if number != self.number + 1:
                 return False
-            if self.progress != _COMMITTED and self.number:
+            if self.progress != COMMITTED and self.number:
                 self.new_seq_len = None
                 self.last_token = self.bonus
         self.number = number
         self.progress = _NOTHING
-        self._empty()
+        self.bonus = None
         return True
 
-    def draft(self, event: Event) -> int:
-        """A draft record."""
-        if self.progress or event.draft_parents is not None or event.n or event.verify_len is not None:
-            return UNUSUAL
-        self.progress = _DRAFTED
-        self.drafts, self.width = event.draft_tokens, event.num_draft_tokens
-        root = event.draft_root
-        return SUSPECT if root is not None and self.last_token is not None and root != self.last_token else GOOD
+    def take(self, events: Sequence[Event]) -> int:
+        """Hold records of the open round against what is known of it, and remember what they tell.
 
-    def verify(self, event: Event) -> int:
-        """A plan, a layout or the target's tokens."""
-        if self.progress > _VERIFYING or event.draft_tokens is not None or event.correct_len is not None:
-            return UNUSUAL
-        self.progress = _VERIFYING
+        Returns:
+            The index of the first record that is not good, with the answer about it in `answer`; the records behind it
+            were not looked at. -1 if all are good.
+        """
+        progress, bonus = self.progress, self.bonus
+        drafts = targets = width = verify_len = correct = greedy = None
+        laid = False
+        if progress:
+            drafts, targets, width, laid = self.drafts, self.targets, self.width, self.laid
+            verify_len, correct, greedy = self.verify_len, self.correct, self.greedy
         answer = GOOD
-        verify_len, first, targets = event.verify_len, event.seq_len, event.target_tokens
-        if verify_len is not None:
-            if self.verify_len is not None:
-                return UNUSUAL
-            self.verify_len = verify_len
-            width = event.num_draft_tokens
-            bounds = [bound for bound in (width, self.width) if bound is not None]
-            if verify_len < 1 or (bounds and verify_len > min(bounds)):
-                answer = SUSPECT
-        positions = event.positions
-        if positions is not None:
-            if self.laid or first is None:
-                return UNUSUAL
-            self.laid = True
-            if positions != list(range(first, first + len(positions))):
-                return UNUSUAL
-            if self.new_seq_len is not None and first != self.new_seq_len:
-                answer = SUSPECT
-        elif first is not None:
-            return UNUSUAL
-        if targets is not None:
-            if self.targets is not None:
-                return UNUSUAL
-            self.targets, self.greedy = targets, event.branch
-        return answer
+        index = -1
+        for index, event in enumerate(events):  # noqa: B007 - the index is the answer
+            stage = event.stage
+            if stage == "verify":
+                if progress > _VERIFYING or event.draft_tokens is not None or event.correct_len is not None:
+                    answer = UNUSUAL
+                    break
+                progress = _VERIFYING
+                rows, first, tokens, positions = event.verify_len, event.seq_len, event.target_tokens, event.positions
+                if rows is not None:
+                    if verify_len is not None:
+                        answer = UNUSUAL
+                        break
+                    verify_len = rows
+                    own = event.num_draft_tokens
+                    if rows < 1 or (width is not None and rows > width) or (own is not None and rows > own):
+                        answer = SUSPECT
+                if positions is not None:
+                    if laid or first is None or not rises_from(first, positions):
+                        answer = UNUSUAL
+                        break
+                    laid = True
+                    if first != self.new_seq_len and self.new_seq_len is not None:
+                        answer = SUSPECT
+                elif first is not None:
+                    answer = UNUSUAL
+                    break
+                if tokens is not None:
+                    if targets is not None:
+                        answer = UNUSUAL
+                        break
+                    targets, greedy = tokens, event.branch
+                if answer:
+                    break
+            elif stage == "draft":
+                if progress or event.draft_parents is not None or event.n or event.verify_len is not None:
+                    answer = UNUSUAL
+                    break
+                progress = _DRAFTED
+                drafts, width, root = event.draft_tokens, event.num_draft_tokens, event.draft_root
+                if root != self.last_token and root is not None and self.last_token is not None:
+                    answer = SUSPECT
+                    break
+            elif stage == "accept":
+                if progress > _VERIFYING or event.out_tokens is not None or event.target_tokens is not None:
+                    answer = UNUSUAL
+                    break
+                progress = _ACCEPTED
+                correct, bonus = event.correct_len, event.bonus
+                answer = _accepts(event, drafts, targets, verify_len, greedy)
+                if answer:
+                    break
+            elif stage == "commit":
+                if progress == COMMITTED or event.correct_len is not None or event.bonus is not None:
+                    answer = UNUSUAL
+                    break
+                progress = COMMITTED
+                answer = self._commits(event, drafts, correct, bonus)
+                if answer:
+                    break
+            elif stage == "prefill":
+                answer = self._prefills(event)
+                if answer:
+                    break
+                bonus = event.bonus if event.bonus is not None else bonus
+            else:
+                answer = UNUSUAL
+                break
+        else:
+            index = -1
+        self.progress, self.answer = progress, answer
+        if progress != COMMITTED:
+            self.drafts, self.targets, self.width, self.laid = drafts, targets, width, laid
+            self.verify_len, self.correct, self.bonus, self.greedy = verify_len, correct, bonus, greedy
+        return index
 
-    def accept(self, event: Event) -> int:
-        """What was accepted."""
-        if self.progress > _VERIFYING or event.out_tokens is not None or event.target_tokens is not None:
-            return UNUSUAL
-        self.progress = _ACCEPTED
-        correct, path, drafts, verify_len = event.correct_len, event.accept_path, self.drafts, self.verify_len
-        self.correct, self.bonus = correct, event.bonus
-        if correct is None:
-            return GOOD if path is None else UNUSUAL
-        if (verify_len is not None and correct >= verify_len) or (drafts is not None and correct > len(drafts)):
-            return SUSPECT
-        if path is not None and (len(path) != correct + 1 or path != list(range(correct + 1))):
-            return UNUSUAL
-        tokens = self.targets
-        if tokens is None or drafts is None or (event.branch or self.greedy) != "greedy":
-            return GOOD
-        if len(tokens) <= correct or event.cap_trim_len:
-            return UNUSUAL
-        limit = len(drafts) if verify_len is None else min(len(drafts), verify_len - 1)
-        if drafts[:correct] != tokens[:correct] or (correct < limit and drafts[correct] == tokens[correct]):
-            return SUSPECT
-        return GOOD if event.bonus is None or event.bonus == tokens[correct] else SUSPECT
-
-    def commit(self, event: Event) -> int:
+    def _commits(self, event: Event, drafts: list[int] | None, correct: int | None, bonus: int | None) -> int:
         """What was committed."""
-        if self.progress == _COMMITTED or event.correct_len is not None or event.bonus is not None:
-            return UNUSUAL
-        self.progress = _COMMITTED
-        count, seq_len, out, correct = event.commit_len, event.seq_len, event.out_tokens, self.correct
+        count, seq_len, out = event.commit_len, event.seq_len, event.out_tokens
         before, after = self.new_seq_len, event.new_seq_len
         self.new_seq_len = after
-        self.last_token = self.bonus
+        self.last_token = bonus
         if event.finished:
             self.over_after = self.number
         if seq_len is not None:
@@ -176,32 +206,42 @@ class PlainRequest:
                 return SUSPECT
             if count > 0:
                 self.last_token = out[count - 1]
-        drafts, bonus = self.drafts, self.bonus
         if drafts is None or correct is None or bonus is None:
             return GOOD
         return GOOD if out[:correct] == drafts[:correct] and len(out) > correct and out[correct] == bonus else SUSPECT
 
-    def prefill(self, event: Event) -> int:
+    def _prefills(self, event: Event) -> int:
         """A chunk of the prompt, and the first token."""
         if self.number:
             return UNUSUAL
         positions = event.positions
-        if positions and positions != list(range(positions[0], positions[0] + len(positions))):
+        if positions and not rises_from(positions[0], positions):
             return SUSPECT
         if event.new_seq_len is not None:
             self.new_seq_len = event.new_seq_len
         if event.bonus is not None:
-            self.last_token = self.bonus = event.bonus
+            self.last_token = event.bonus
         elif event.out_tokens:
             self.last_token = event.out_tokens[-1]
         return GOOD
 
 
-HANDLERS = {
-    "draft": PlainRequest.draft,
-    "verify": PlainRequest.verify,
-    "accept": PlainRequest.accept,
-    "commit": PlainRequest.commit,
-    "prefill": PlainRequest.prefill,
-}
-"""By stage; a stage without one is unusual for a record with a round."""
+def _accepts(
+    event: Event, drafts: list[int] | None, tokens: list[int] | None, verify_len: int | None, greedy: str | None
+) -> int:
+    """What was accepted."""
+    correct, path = event.correct_len, event.accept_path
+    if correct is None:
+        return GOOD if path is None else UNUSUAL
+    if (verify_len is not None and correct >= verify_len) or (drafts is not None and correct > len(drafts)):
+        return SUSPECT
+    if path is not None and (len(path) != correct + 1 or not rises_from(0, path)):
+        return UNUSUAL
+    if tokens is None or drafts is None or (event.branch or greedy) != "greedy":
+        return GOOD
+    if len(tokens) <= correct or event.cap_trim_len:
+        return UNUSUAL
+    limit = len(drafts) if verify_len is None else min(len(drafts), verify_len - 1)
+    if drafts[:correct] != tokens[:correct] or (correct < limit and drafts[correct] == tokens[correct]):
+        return SUSPECT
+    return GOOD if event.bonus is None or event.bonus == tokens[correct] else SUSPECT

@@ -13,6 +13,7 @@ from divtrace.align.view import key_of
 from divtrace.events import Event
 from divtrace.invariants import CHECKS
 from divtrace.invariants.base import Context
+from divtrace.sieve.counting import RoundCount
 from divtrace.trace.model import Record
 from divtrace.walk.rounds import RoundView
 from divtrace.walk.sync import overrides
@@ -50,10 +51,7 @@ class LiveRequest:
     closed_unusual: bool = False
     new_seq_len: int | None = None
     last_token: int | None = None
-    rounds: int = 0
-    """The highest round so far."""
-    skipped: set[int] = field(default_factory=set)
-    """Lower rounds that have not come yet."""
+    rounds: RoundCount = field(default_factory=RoundCount)
     restarted: bool = False
     """A schedule event retracted or extended it since the last check of a round."""
     over_after: int | None = None
@@ -62,6 +60,8 @@ class LiveRequest:
     windows: dict[int, tuple[int, int, int, list[int]]] = field(default_factory=dict)
     """Its last rows on each rank: first and last position, first slot if slots and positions run on by one (else -1),
     and the slots."""
+    open_round: int = -1
+    """None of its rounds is left pending; see `PlainRequest`."""
     contested: bool = False
     """One of its slots went to another request; if it goes on, both are suspects."""
 

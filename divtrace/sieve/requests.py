@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 
+from divtrace.align.view import Site
 from divtrace.events import Event
+from divtrace.sieve.counting import RoundCount
 from divtrace.sieve.facts import ReplicaFacts
-from divtrace.sieve.plain import HANDLERS, UNUSUAL, PlainRequest
+from divtrace.sieve.plain import COMMITTED, UNUSUAL, PlainRequest
 from divtrace.sieve.request import LiveRequest, close_round
 from divtrace.sieve.rows import Rows
+from divtrace.sieve.usual import whole_event
 
 _LINGER = 8
 """Steps after which a finished request is forgotten: its overshoot round is over by then."""
-_MOST_SKIPPED = 1024
-"""Rounds left out at one point that are remembered, should they come late."""
 _AROUND = 2
 """Steps around a change from plain to any shape, which the walk judges."""
 
@@ -31,14 +34,28 @@ class Requests:
         self._facts = facts
         self._algorithm = algorithm
         self._extra = 2 if algorithm is not None and algorithm.upper() == "UNO" else 1
-        self._plain: dict[str, PlainRequest] = {}
-        self._any: dict[str, LiveRequest] = {}
-        self._is_plain = True
+        self.plain: dict[str, PlainRequest] = {}
+        self.any: dict[str, LiveRequest] = {}
+        self.is_plain = True
         self.rows = Rows(ranks, self.suspect)
         self._ranks = tuple(ranks)
         self._over: deque[tuple[int, str]] = deque()
-        self.absent: int | None = None
+        self._attempts: dict[tuple[str, int], RoundCount] = {}
+        """Of attempts that another one took over from."""
+        self._unmatched: dict[str, set[tuple[int, Site]]] = {}
+        """What requests recorded while a rank of the replica was not recording: that rank, and where."""
+        self._absent: int | None = None
+
+    @property
+    def absent(self) -> int | None:
         """A rank of the replica that is not recording now: what its peers record is compared in part only."""
+        return self._absent
+
+    @absent.setter
+    def absent(self, rank: int | None) -> None:
+        self._absent = rank
+        for live in self.plain.values():
+            live.open_round = -1
 
     def suspect(self, req: str, step: int | None) -> None:
         """Have a request judged exactly."""
@@ -49,11 +66,14 @@ class Requests:
 
     def agree(self, event: Event, ranks: Sequence[int], slots: Sequence[list[int] | None] | None) -> None:
         """Take in a record of a request that all of `ranks` made alike, but for the slots."""
-        if not self._is_plain:
+        if not self.is_plain:
             self._agree_any(event, ranks, slots)
             return
-        live = self._plain.get(event.req or "")
-        if live is None or live.contested or self.absent is not None or live.attempt != (event.attempt or 0):
+        live = self.plain.get(event.req or "")
+        if live is not None and live.pending and not self._settle(live):
+            self._agree_any(event, ranks, slots)
+            return
+        if live is None or live.contested or self._absent is not None or live.attempt != (event.attempt or 0):
             live = self._plain_of(event)
         number = event.round
         if number != live.number:
@@ -64,38 +84,103 @@ class Requests:
                 self._leave_plain(event.step)
                 self._agree_any(event, ranks, slots)
                 return
-            self._count(live, number)
-        stage = event.stage
-        handler = HANDLERS.get(stage)
-        if handler is None or (event.phase is not None and event.phase != "used"):
-            answer = UNUSUAL
-        elif live.over_after is not None and number == live.over_after + 1:
-            answer = 0
-        else:
-            answer = handler(live, event)
-        if answer:
-            if answer == UNUSUAL:
+            self.count(live, number)
+        if live.over_after is None or number != live.over_after + 1:
+            if event.phase is not None and event.phase != "used":
+                live.answer = UNUSUAL
+            else:
+                live.take((event,))
+            if live.answer == UNUSUAL:
                 self._leave_plain(event.step)
                 self._agree_any(event, ranks, slots)
                 return
-            self.suspect(live.req, event.step)
+            if live.answer:
+                self.suspect(live.req, event.step)
         if slots is not None:
             self.rows.lay(event, live, ranks, slots)
-        if stage == "commit":
+        if event.stage == "commit":
             self._commit(event, live, ranks)
+
+    def begin_usual(self, event: Event) -> PlainRequest | None:
+        """Begin a round whose records are left pending and checked together; None if `agree` has to look at each."""
+        live = self.plain.get(event.req or "")
+        number = event.round
+        if live is None or number is None or number < 1 or self._absent is not None:
+            return None
+        if live.contested or live.over_after is not None or live.attempt:
+            return None
+        if live.pending and not self._settle(live):
+            return None
+        if number == live.number or not live.begin(number):
+            return None
+        live.open_round = number
+        self.count(live, number)
+        return live
+
+    def fitting(self, groups: Mapping[str | None, Sequence[Event]]) -> dict[str, PlainRequest] | None:
+        """The requests of records of rounds, if all go on in the plain way: round after round up to a commit."""
+        if self._absent is not None or not self.is_plain:
+            return None
+        found: dict[str, PlainRequest] = {}
+        for req, events in groups.items():
+            live = None if req is None else self.plain.get(req)
+            if req is None or live is None or live.contested or live.attempt or live.over_after is not None:
+                return None
+            first, last = events[0].round, events[-1].round
+            if first != live.open_round and (first != live.number + 1 or live.progress != COMMITTED):
+                return None
+            if first != last and not _go_on(events):
+                return None
+            found[req] = live
+        return found
+
+    def take_rounds(self, groups: Mapping[str | None, list[Event]], lives: Mapping[str, PlainRequest]) -> None:
+        """Take in records of rounds that are `fitting`; what they do to slots and lengths has been done."""
+        for req, live in lives.items():
+            events = groups[req]
+            for part in (events,) if events[0].round == events[-1].round else _by_round(events):
+                number = part[0].round
+                if not self.is_plain or number is None:
+                    for event in part:
+                        self._follow(event, self.any[req])
+                    continue
+                if number != live.open_round:
+                    live.begin(number)
+                    self.count(live, number)
+                if part[-1].stage != "commit":
+                    live.open_round = number
+                    live.pending += part
+                    continue
+                records = part
+                if live.pending:
+                    records = live.pending + part
+                    live.pending = []
+                live.open_round = -1
+                bad = live.take(records)
+                if bad >= 0:
+                    unusual = self._from_unusual(live, records, bad)
+                    if unusual:
+                        self._leave_plain(unusual[0].step, unusual)
+
+    def commit_usual(self, event: Event, live: PlainRequest, ranks: Sequence[int]) -> None:
+        """Check a round whose last record is a commit."""
+        events, live.pending, live.open_round = live.pending, [], -1
+        bad = live.take(events)
+        if bad >= 0:
+            unusual = self._from_unusual(live, events, bad)
+            if unusual:
+                self._leave_plain(unusual[0].step, unusual)
+        if self.is_plain:
+            self._commit(event, live, ranks)
+        else:
+            self._commit(event, self._any_of(event), ranks)
 
     def _agree_any(self, event: Event, ranks: Sequence[int], slots: Sequence[list[int] | None] | None) -> None:
         live = self._any_of(event)
-        number = event.round
-        if number is None:
+        if event.round is None:
             self._decision(event, live, ranks)
             return
-        if number == live.number:
-            live.events.append(event)
-        elif number == live.later_number:
-            live.later_events.append(event)
-        else:
-            self._open(live, number, event)
+        self._follow(event, live)
         if event.phase == "local":
             return
         if slots is not None:
@@ -103,29 +188,74 @@ class Requests:
         if event.stage == "commit":
             self._commit(event, live, ranks)
 
-    def _leave_plain(self, step: int | None) -> None:
-        """Follow records of any shape from here on."""
-        self._is_plain = False
+    def _follow(self, event: Event, live: LiveRequest) -> None:
+        """Add a record to its round, whatever its shape."""
+        number = event.round
+        assert number is not None
+        event = whole_event(event)
+        if number == live.number:
+            live.events.append(event)
+        elif number == live.later_number:
+            live.later_events.append(event)
+        else:
+            self._open(live, number, event)
+
+    def _settle(self, live: PlainRequest) -> bool:
+        """Check the pending records of a request now; False if the plain shape was left for that."""
+        unusual = self._weigh(live)
+        if unusual:
+            self._leave_plain(unusual[0].step, unusual)
+        return not unusual
+
+    def _weigh(self, live: PlainRequest) -> list[Event]:
+        """Check pending records; returns those from the first unusual one on."""
+        events, live.pending, live.open_round = live.pending, [], -1
+        return self._from_unusual(live, events, live.take(events))
+
+    def _from_unusual(self, live: PlainRequest, events: list[Event], bad: int) -> list[Event]:
+        """Go on behind a record that is not good."""
+        while bad >= 0:
+            if live.answer == UNUSUAL:
+                return events[bad:]
+            self.suspect(live.req, events[bad].step)
+            events = events[bad + 1 :]
+            bad = live.take(events)
+        return []
+
+    def _leave_plain(self, step: int | None, unusual: Sequence[Event] = ()) -> None:
+        """Follow records of any shape from here on, first those that have been taken in already but did not fit."""
+        self.is_plain = False
+        self._set_aside(step)
+        late = [*unusual]
+        for req, plain in self.plain.items():
+            late += self._weigh(plain)
+            live = self.any[req] = LiveRequest(req, plain.attempt)
+            live.rounds, live.over_after = plain.rounds, plain.over_after
+            live.slot_index, live.windows, live.contested = plain.slot_index, plain.windows, plain.contested
+            self.rows.adopt(live)
+        self.plain.clear()
+        for event in late:
+            self._set_aside(event.step)
+            self._follow(event, self.any[event.req or ""])
+
+    def _set_aside(self, step: int | None) -> None:
         if step is None:
             self._facts.stepless = True
         else:
             self._facts.irregular.update(range(step - _AROUND, step + _AROUND + 1))
-        for req, plain in self._plain.items():
-            live = self._any[req] = LiveRequest(req, plain.attempt)
-            live.rounds, live.skipped, live.over_after = plain.rounds, plain.skipped, plain.over_after
-            live.slot_index, live.windows, live.contested = plain.slot_index, plain.windows, plain.contested
-            self.rows.adopt(live)
-        self._plain.clear()
 
     def alone(self, event: Event, rank: int) -> None:
         """Take in a record of one rank whose steps are judged by the walk: slots and counts only."""
         if event.req is None:
             return
-        live = self._plain_of(event) if self._is_plain else self._any_of(event)
+        known = self.plain.get(event.req)
+        if known is not None and known.pending:
+            self._settle(known)
+        live = self._plain_of(event) if self.is_plain else self._any_of(event)
         if event.round is None:
             self._decision(event, live, (rank,))
             return
-        self._count(live, event.round)
+        self.count(live, event.round)
         if event.phase == "local":
             return
         if event.kv_slots is not None:
@@ -138,58 +268,76 @@ class Requests:
 
     def break_off(self, step: int | None) -> None:
         """The ranks fell out of step: check what is open, and continue nothing across the steps that follow."""
-        for live in list(self._any.values()):
+        self._settle_all()
+        for live in list(self.any.values()):
             self._close(live, step)
             live.forget_rounds()
-        for plain in self._plain.values():
+        for plain in self.plain.values():
             plain.forget()
 
     def close_all(self) -> None:
         """Check what is open at the end of the trace."""
-        for live in list(self._any.values()):
+        self._settle_all()
+        for live in list(self.any.values()):
             self._close(live, None)
+        for req, where in self._unmatched.items():
+            # What a rank never records is not missing from it.
+            ranks = [rank for rank, site in where if site in self._facts.ranks[rank].covered]
+            if ranks:
+                self._facts.partial[req] = min(ranks)
+
+    def _settle_all(self) -> None:
+        for plain in list(self.plain.values()):
+            if plain.pending:
+                self._settle(plain)
 
     def _plain_of(self, event: Event) -> PlainRequest:
         req, attempt = event.req or "", event.attempt or 0
-        live = self._plain.get(req)
+        live = self.plain.get(req)
         if live is None or live.attempt != attempt:
             if live is not None:
-                self.rows.end(live)
-            live = self._plain[req] = PlainRequest(req, attempt, self._extra)
+                self._end_attempt(live)
+            live = self.plain[req] = PlainRequest(req, attempt, self._extra)
+            live.rounds = self._attempts.pop((req, attempt), live.rounds)
             self._facts.requests.setdefault(req, 0)
         self._seen(live, event)
         return live
 
     def _any_of(self, event: Event) -> LiveRequest:
         req, attempt = event.req or "", event.attempt or 0
-        live = self._any.get(req)
+        live = self.any.get(req)
         if live is None or live.attempt != attempt:
             if live is not None:
                 self._close(live, event.step)
-                self.rows.end(live)
-            live = self._any[req] = LiveRequest(req, attempt)
+                self._end_attempt(live)
+            live = self.any[req] = LiveRequest(req, attempt)
+            live.rounds = self._attempts.pop((req, attempt), live.rounds)
             self._facts.requests.setdefault(req, 0)
-        if live.contested or self.absent is not None:
+        if live.contested or self._absent is not None:
             self._seen(live, event)
         return live
+
+    def _end_attempt(self, live: PlainRequest | LiveRequest) -> None:
+        """Another attempt of the request begins; should this one come back, its rounds are not counted again."""
+        self.rows.end(live)
+        self._attempts[live.req, live.attempt] = live.rounds
+
+    def unmatched(self, req: str, site: Site) -> None:
+        """Note that a request recorded something while a rank was absent."""
+        if self._absent is not None:
+            self._unmatched.setdefault(req, set()).add((self._absent, site))
 
     def _seen(self, live: PlainRequest | LiveRequest, event: Event) -> None:
         if live.contested:
             self.suspect(live.req, event.step)
-        if self.absent is not None:
-            self._facts.partial.setdefault(live.req, self.absent)
+        overshoot = live.over_after is not None and event.round == live.over_after + 1
+        if self._absent is not None and not overshoot:
+            self.unmatched(live.req, Site(event.stage, event.site, event.phase or "used"))
 
-    def _count(self, live: PlainRequest | LiveRequest, number: int) -> None:
+    def count(self, live: PlainRequest | LiveRequest, number: int) -> None:
         """Count a round once, also if it comes behind a later one."""
-        if number > live.rounds:
-            if 0 < live.rounds < number - 1:
-                live.skipped.update(range(live.rounds + 1, min(number, live.rounds + _MOST_SKIPPED)))
-            live.rounds = number
-        elif number in live.skipped:
-            live.skipped.discard(number)
-        else:
-            return
-        self._facts.requests[live.req] += 1
+        if live.rounds.add(number):
+            self._facts.requests[live.req] += 1
 
     def _close(self, live: LiveRequest, step: int | None) -> None:
         for number, events in ((live.number, live.events), (live.later_number, live.later_events)):
@@ -198,7 +346,7 @@ class Requests:
 
     def _open(self, live: LiveRequest, number: int, event: Event) -> None:
         """Begin a round with its first record; closes the one that it leaves behind."""
-        self._count(live, number)
+        self.count(live, number)
         if live.number < 0:
             live.number, live.events = number, [event]
         elif number < max(live.number, live.later_number):
@@ -238,9 +386,25 @@ class Requests:
         """Let go of requests that finished some steps ago."""
         while self._over and self._over[0][0] + _LINGER < step:
             _, req = self._over.popleft()
-            plain, live = self._plain.pop(req, None), self._any.pop(req, None)
+            plain, live = self.plain.pop(req, None), self.any.pop(req, None)
             if live is not None:
                 self._close(live, step)
             for one in (plain, live):
                 if one is not None:
                     self.rows.end(one)
+
+
+def _go_on(events: Sequence[Event]) -> bool:
+    """Whether records of several rounds follow one another, each round up to its commit."""
+    before = events[0]
+    for event in events[1:]:
+        if event.round != before.round and (
+            event.round is None or before.round is None or event.round != before.round + 1 or before.stage != "commit"
+        ):
+            return False
+        before = event
+    return True
+
+
+def _by_round(events: list[Event]) -> list[list[Event]]:
+    return [list(part) for _, part in groupby(events, key=attrgetter("round"))]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from divtrace.events import Event
-from divtrace.sieve.slots import SHARED, SlotBytes
+from divtrace.sieve.rising import rises_from
+from divtrace.sieve.slots import FREE, HELD, LONGEST_RUN, SHARED, SlotBytes
 
 Window = tuple[int, int, int, list[int]]
 """A request's last rows on a rank: first and last position, first slot if slots and positions run on by one (else -1),
@@ -21,6 +22,7 @@ class Holder(Protocol):
     over_after: int | None
     windows: dict[int, Window]
     contested: bool
+    open_round: int
 
 
 class Rows:
@@ -29,6 +31,7 @@ class Rows:
     def __init__(self, ranks: Sequence[int], suspect: Callable[[str, int | None], None]) -> None:
         """Start with all slots free."""
         self._slots = {rank: SlotBytes() for rank in ranks}
+        self._owners = {rank: one.owner for rank, one in self._slots.items()}
         self._suspect = suspect
         self._by_index: dict[int, Holder] = {}
         self._uncertain: list[Holder] = []
@@ -46,9 +49,9 @@ class Rows:
         if not count:
             return
         first, last = positions[0], positions[-1]
-        runs = last - first == count - 1 and positions == list(range(first, last + 1))
+        runs = last - first == count - 1 and count < LONGEST_RUN and rises_from(first, positions)
         index = live.slot_index or self._index(live)
-        windows = live.windows
+        windows, owners = live.windows, self._owners
         for rank, given in zip(ranks, slots, strict=True):
             if given is None:
                 continue
@@ -57,12 +60,16 @@ class Rows:
                 continue
             window = windows.get(rank)
             start = given[0]
+            end = start + count
+            owner = owners[rank]
             if (
                 runs
                 and (window is None or window[1] < first)
-                and given == list(range(start, start + count))
-                and self._slots[rank].give_run(start, count, index)
+                and start >= 0
+                and owner[start:end] == FREE[count]  # shorter where slots are not followed yet
+                and rises_from(start, given)
             ):
+                owner[start:end] = HELD[index] * count
                 windows[rank] = (first, last, start, given)
             else:
                 self._lay_any(event, live, rank, given)
@@ -92,10 +99,10 @@ class Rows:
         # The one that held the slot may have ended unsaid; it is a suspect only if it goes on.
         if clash == SHARED:
             for one in self._uncertain:
-                one.contested = True
+                _contest(one)
         other = self._by_index.get(clash)
         if other is not None and other is not live:
-            other.contested = True
+            _contest(other)
 
     def _index(self, live: Holder) -> int:
         live.slot_index = self._free.pop() if self._free else SHARED
@@ -107,20 +114,24 @@ class Rows:
 
     def cut(self, live: Holder, ranks: Sequence[int], length: int) -> None:
         """Free the rows at or past the confirmed length: they are dead after the commit."""
+        windows = live.windows
         for rank in ranks:
-            window = live.windows.get(rank)
+            window = windows.get(rank)
             if window is None or window[1] < length:
                 continue
             first, last, start, slots = window
             if start >= 0 and not live.contested and live.slot_index != SHARED:
                 keep = length - first if length > first else 0
-                self._slots[rank].free_run(start + keep, last - first + 1 - keep)
-                live.windows[rank] = (first, length - 1, start, slots)
+                count = last - first + 1 - keep
+                self._owners[rank][start + keep : start + keep + count] = (
+                    FREE[count] if count < LONGEST_RUN else bytes(count)
+                )
+                windows[rank] = (first, length - 1, start, slots)
                 continue
             rows = self._last_rows(live, rank)
             self._slots[rank].free([slot for position, slot in rows if position >= length], live.slot_index)
             self._odd[live.req, rank] = [row for row in rows if row[0] < length]
-            live.windows[rank] = (first, length - 1, -1, slots)
+            windows[rank] = (first, length - 1, -1, slots)
 
     def free(self, live: Holder, ranks: Sequence[int]) -> None:
         """Free everything that a request holds on these ranks."""
@@ -142,3 +153,8 @@ class Rows:
             self._by_index[live.slot_index] = live
         elif live.slot_index == SHARED:
             self._uncertain.append(live)
+
+
+def _contest(live: Holder) -> None:
+    live.contested = True
+    live.open_round = -1  # its next record tells whether it goes on

@@ -12,12 +12,13 @@ from divtrace.events import Event
 from divtrace.sieve.columnar.cursor import ColumnReading
 from divtrace.sieve.cursor import LineSpan, NotSievableError, Reading, opened
 from divtrace.sieve.facts import RankFacts
-from divtrace.trace.compression import open_stream
+from divtrace.trace.compression import open_stream, plain_stream
 from divtrace.trace.discover import Source
 from divtrace.trace.lines import Lines, split_lines
 from divtrace.trace.model import Record
 from divtrace.trace.records import BadRecordError, decode_line
 
+_EVER = float("inf")
 _MOST_NEEDLES = 8
 """With more requests than these, decoding every line is cheaper than searching for each."""
 
@@ -68,8 +69,18 @@ def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
     for first_span, last_span in _by_file(spans):
         source = spans[first_span].source
         inside = spans[first_span:last_span]
+        # Without a needle nothing is wanted in front of the first range or behind the last one.
+        low, high = (0, _EVER) if needles != [] else _bounds(ranges, inside[0].pos, _next_pos(spans, last_span))
+        if low > high:
+            continue
+        number, offset = _start(facts.reading, source, inside, low)
         with opened(source) as file:
-            for block in split_lines(open_stream(file, source.size)):
+            file.seek(offset)
+            size = None if source.size is None else source.size - offset
+            stream = open_stream(file, size) if not offset else plain_stream(file, size)
+            for block in split_lines(stream, number=number, offset=offset):
+                if _position(inside, block.first) > high:
+                    break
                 for pos, number, line in _candidates(block, inside, ranges, needles):
                     event = _decode(line)
                     if event is not None and _is_wanted(event, pos, wanted):
@@ -77,6 +88,25 @@ def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
                 if block.cut is not None and not _is_known(block.cut, source, facts.reading):
                     raise NotSievableError(f"{source.name} could be read further before: {block.cut}")
     return records
+
+
+def _next_pos(spans: list[LineSpan], index: int) -> float:
+    return spans[index].pos if index < len(spans) else _EVER
+
+
+def _bounds(ranges: list[tuple[int, int]], first: int, end: float) -> tuple[float, float]:
+    """The lowest and the highest position wanted of the records from `first` up to `end`; (1, 0) if none is."""
+    here = [one for one in ranges if one[1] >= first and one[0] < end]
+    return (here[0][0], here[-1][1]) if here else (1, 0)
+
+
+def _start(reading: Reading, source: Source, spans: list[LineSpan], low: float) -> tuple[int, int]:
+    """Line and offset from which a file has to be read to see all records from a position on."""
+    best = (1, 0)
+    for mark in reading.marks:
+        if mark.source is source and _position(spans, mark.line) <= low:
+            best = (mark.line, mark.offset)
+    return best
 
 
 def _is_known(cut: str, source: Source, reading: Reading) -> bool:

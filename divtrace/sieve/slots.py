@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 SHARED = 255
 _LARGEST = 1 << 28
-_ROWS = 64
-_ZEROS = [bytes(count) for count in range(_ROWS)]
-_ONE = [bytes((index,)) for index in range(SHARED + 1)]
+LONGEST_RUN = 64
+"""Slots of a run that is laid at once have to be fewer."""
+FREE = [bytes(count) for count in range(LONGEST_RUN)]
+HELD = [bytes((index,)) for index in range(SHARED + 1)]
 
 
 class SlotBytes:
@@ -23,19 +24,7 @@ class SlotBytes:
     def __init__(self) -> None:
         """Start with all slots free."""
         self.owner = bytearray(1 << 16)
-
-    def give_run(self, first: int, count: int, index: int) -> bool:
-        """Give slots that run on by one, all of them free; False if they are not, or not followed yet."""
-        owner = self.owner
-        end = first + count
-        if first < 0 or end > len(owner) or count >= _ROWS or owner[first:end] != _ZEROS[count]:
-            return False
-        owner[first:end] = _ONE[index] * count
-        return True
-
-    def free_run(self, first: int, count: int) -> None:
-        """Free slots that run on by one, given by `give_run` and not contested since."""
-        self.owner[first : first + count] = bytes(count)
+        """Stays the same object, for those that write to it."""
 
     def give(self, slots: Sequence[int], index: int) -> int:
         """Give any slots to a request.
@@ -70,4 +59,4 @@ class SlotBytes:
     def free_all(self, index: int) -> None:
         """Free every slot of a request."""
         if index not in (0, SHARED):
-            self.owner = self.owner.replace(bytes((index,)), b"\0")
+            self.owner[:] = self.owner.replace(bytes((index,)), b"\0")

@@ -68,7 +68,7 @@ def open_stream(file: BinaryIO, size: int | None) -> Bytes:
 
     Gzip with any number of members and Zstandard with any number of frames, also one inside the other.
     """
-    stream = Bytes(_raw(file, size), plain=True)
+    stream = plain_stream(file, size)
     for _ in range(_LAYERS):
         magic = stream.peek(4)
         if magic.startswith(_GZIP):
@@ -78,6 +78,11 @@ def open_stream(file: BinaryIO, size: int | None) -> Bytes:
         else:
             break
     return stream
+
+
+def plain_stream(file: BinaryIO, size: int | None) -> Bytes:
+    """At most `size` bytes of `file` from where it stands, not decompressed."""
+    return Bytes(_raw(file, size), plain=True)
 
 
 def _raw(file: BinaryIO, size: int | None) -> Iterator[bytes]:

@@ -26,15 +26,18 @@ class Lines:
     """All of them in one piece, for quick searches."""
     cut: str | None = None
     """What broke the stream inside the last line of this block, which may be empty."""
+    offset: int = 0
+    """Bytes of the stream in front of the first line."""
 
 
-def split_lines(stream: Bytes, longest: int = LONGEST) -> Iterator[Lines]:
+def split_lines(stream: Bytes, longest: int = LONGEST, *, number: int = 1, offset: int = 0) -> Iterator[Lines]:
     """Cut `stream` into blocks of whole lines, of about `BLOCK` bytes unless a line is longer.
+
+    The first line is that of this number, and stands behind `offset` bytes.
 
     The last line needs no line break. A stream that breaks yields all whole lines first, then what is left of the
     last one with `cut` saying what happened.
     """
-    number = 1
     held: list[bytes] = []
     size = 0
     has_break = skipping = False
@@ -45,9 +48,11 @@ def split_lines(stream: Bytes, longest: int = LONGEST) -> Iterator[Lines]:
             if skipping:
                 end = chunk.find(b"\n")
                 if end < 0:
+                    offset += len(chunk)
                     continue
-                yield Lines(number, [TOO_LONG], b"")
+                yield Lines(number, [TOO_LONG], b"", offset=offset)
                 number += 1
+                offset += end + 1
                 skipping = False
                 rest = chunk[end + 1 :]
             held.append(rest)
@@ -56,22 +61,24 @@ def split_lines(stream: Bytes, longest: int = LONGEST) -> Iterator[Lines]:
             if has_break and size >= BLOCK:
                 text, _, tail = b"".join(held).rpartition(b"\n")
                 lines = _bounded(text.split(b"\n"), len(text), longest)
-                yield Lines(number, lines, text)
+                yield Lines(number, lines, text, offset=offset)
                 number += len(lines)
+                offset += len(text) + 1
                 held, size, has_break = [tail], len(tail), False
             if not has_break and size > longest:
+                offset += size
                 held, size, skipping = [], 0, True
     except StreamDamage as damage:
         cut = str(damage)
     if skipping:
-        yield Lines(number, [TOO_LONG], b"", cut)
+        yield Lines(number, [TOO_LONG], b"", cut, offset)
         return
     text = b"".join(held)
     if text or cut is not None:
         lines = _bounded(text.split(b"\n"), len(text), longest)
         if cut is None and not lines[-1]:
             lines.pop()
-        yield Lines(number, lines, text, cut)
+        yield Lines(number, lines, text, cut, offset)
 
 
 def _bounded(lines: list[bytes], size: int, longest: int) -> list[bytes]:

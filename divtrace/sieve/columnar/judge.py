@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from divtrace.align.view import Site
 from divtrace.events import Event
 from divtrace.sieve.columnar.ragged import last_of_each
 from divtrace.sieve.columnar.rounds import ROUND_BITS, Rounds, Unplain, no
 from divtrace.sieve.columnar.slots import Layouts
 from divtrace.sieve.columnar.stretch import Stretch, holding
-from divtrace.sieve.plain import HANDLERS, PlainRequest
+from divtrace.sieve.columnar.tally import sites
+from divtrace.sieve.plain import COMMITTED, GOOD, PlainRequest
 from divtrace.sieve.requests import Requests
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_COMMITTED = 4
 _ODD_SHARE = 16
 """If more than one round in so many is of another shape, single records are checked instead."""
 
@@ -90,7 +91,7 @@ class Judge:
         return found
 
     def _live(self, code: int) -> PlainRequest | None:
-        live = self._requests._plain.get(self._names[code])
+        live = self._requests.plain.get(self._names[code])
         return live if live is not None and live.attempt == self._attempts.get(code, 0) else None
 
     def _by_code(self, values: dict[int, Any], kind: pa.DataType | None = None) -> pa.Array:
@@ -118,9 +119,10 @@ class Judge:
         lives = {code: self._entered(code) for code in self._present}
         if requests.absent is not None:
             for live in lives.values():
-                requests._facts.partial.setdefault(live.req, requests.absent)
+                for stage, site, phase in sites(self._stretch):
+                    requests.unmatched(live.req, Site(stage, site, phase or "used"))
         for event in self._events(self._by_hand):
-            self._hand(event, requests._plain[event.req or ""])
+            self._hand(event, requests.plain[event.req or ""])
         self._judge(lives)
         self._layouts.lay(self._requests.rows, lives, self._ranks, self._overshoot, self._suspect)
         self._leave(lives)
@@ -154,17 +156,12 @@ class Judge:
                 self._requests.suspect(live.req, event.step)
                 live.forget()
                 live.begin(number)
-            self._count(live, number, 1)
+            self._requests.count(live, number)
         if live.over_after is not None and number == live.over_after + 1:
             return
-        handler = HANDLERS.get(event.stage)
-        if handler is None or handler(live, event):
+        live.take((event,))
+        if live.answer != GOOD:
             self._requests.suspect(live.req, event.step)
-
-    def _count(self, live: PlainRequest, number: int, rounds: int) -> None:
-        if number > live.rounds:
-            live.rounds = number
-            self._requests._facts.requests[live.req] += rounds
 
     def _judge(self, lives: dict[int, PlainRequest]) -> None:
         """Check the rounds in the middle."""
@@ -199,11 +196,11 @@ class Judge:
     @staticmethod
     def _confirmed(live: PlainRequest) -> int | None:
         """The confirmed length that the next round continues from."""
-        return live.new_seq_len if live.progress == _COMMITTED or not live.number or live.number < 0 else None
+        return live.new_seq_len if live.progress == COMMITTED or not live.number or live.number < 0 else None
 
     @staticmethod
     def _token(live: PlainRequest) -> int | None:
-        return live.last_token if live.progress == _COMMITTED or not live.number or live.number < 0 else live.bonus
+        return live.last_token if live.progress == COMMITTED or not live.number or live.number < 0 else live.bonus
 
     def _leave(self, lives: dict[int, PlainRequest]) -> None:
         """Let every request stand behind its last round here, which is taken in record by record."""
@@ -213,7 +210,7 @@ class Judge:
         if not rounds.count:
             self._finish(lives)
             return
-        seen = self._by_code({code: live.rounds for code, live in lives.items()}).take(rounds.code)
+        seen = self._by_code({code: live.rounds.highest for code, live in lives.items()}).take(rounds.code)
         counts = pc.value_counts(rounds.code.filter(pc.greater(rounds.number, seen)))
         fresh = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
         codes, indices = last_of_each(rounds.code)
@@ -228,15 +225,15 @@ class Judge:
             live = lives[code]
             if fresh.get(code):
                 self._requests._facts.requests[live.req] += fresh[code]
-                live.rounds = max(live.rounds, number)
+                live.rounds.reach(number)
             if before is not None:
-                live.number, live.progress = before, _COMMITTED
+                live.number, live.progress = before, COMMITTED
                 live.new_seq_len, live.last_token = length, token
                 if over:
                     live.over_after = before
         mask = pc.is_in(self._keys, rounds.keys.take(indices))
         for event in self._events(mask):
-            self._hand(event, self._requests._plain[event.req or ""])
+            self._hand(event, self._requests.plain[event.req or ""])
         self._finish(lives)
 
     def _finish(self, lives: dict[int, PlainRequest]) -> None:

@@ -185,7 +185,7 @@ class ColumnLockstep(Lockstep):
         import pyarrow as pa
 
         ranks = [part.lane.rank for part in stretch.parts]
-        if stretch.count >= _LEAST and self._requests._is_plain:
+        if stretch.count >= _LEAST and self._requests.is_plain:
             try:
                 judge = Judge(stretch, self._requests, ranks)
             except (Unplain, pa.ArrowException):

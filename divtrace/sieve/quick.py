@@ -1,0 +1,227 @@
+"""The quick path of the sieve: whole blocks of usual lines that are equal on all ranks.
+
+What the lockstep asks of every record is asked here of a block at once, and the records of a round are held against its
+invariants together, at its commit. Lines of any other kind are left to the lockstep.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence, Set
+from operator import attrgetter
+
+from divtrace.events import Event
+from divtrace.sieve.alike import has_compared
+from divtrace.sieve.careful import Careful
+from divtrace.sieve.cursor import NotSievableError
+from divtrace.sieve.operations import LastOperation, contradicts, fingerprint
+from divtrace.sieve.plain import PlainRequest
+
+_ROUNDS = frozenset({"draft", "verify", "accept", "commit"})
+"""Stages of a round that is checked as a whole."""
+_NO_MODEL = ("collective", "host")
+_SHAPE = attrgetter("rank", "world", "attempt", "phase", "stage", "site")
+
+Slots = Sequence[dict[int, list[int]]]
+"""Per rank but the first: its slots in those lines where they are not the first rank's."""
+
+
+class Quick(Careful):
+    """One replica, as far as its lines are usual."""
+
+    _shapes: Set[tuple[int | None, int | None, int | None, str | None, str, str | None]] = frozenset()
+    """What kinds of records the block holds, by the fields of `_SHAPE`."""
+
+    def _is_usual(self, events: Sequence[Event], seq: int, stop: float) -> bool:
+        """Whether these records, of the fields of `UsualEvent`, may be taken in as a block."""
+        cursor = self._active[0].cursor
+        if [event.seq for event in events] != list(range(seq, seq + len(events))):
+            return False
+        self._shapes = shapes = set(map(_SHAPE, events))
+        ranks, worlds = {None, cursor.rank}, {None, cursor.world}
+        if any(
+            rank not in ranks or world not in worlds or attempt or phase not in (None, "used")
+            for rank, world, attempt, phase, _, _ in shapes
+        ):
+            return False
+        steps = {event.step for event in events if event.stage != "host"}
+        if None in steps or max((step for step in steps if step is not None), default=0) >= stop:
+            return False
+        if not {event.stage for event in events if event.round is not None} <= _ROUNDS:
+            return False
+        synced = {event.stage for event in events if event.src is not None or event.comm_ranks is not None}
+        return synced <= {"collective"}
+
+    def _take_usual(self, events: Sequence[Event], given: Slots) -> None:
+        """Take in records that all active ranks share but for the slots."""
+        if not self._take_rounds(events, given):
+            self._take_in_order(events, given)
+        self._note_block(events)
+
+    def _take_rounds(self, events: Sequence[Event], given: Slots) -> bool:
+        """Take in a block whose requests all go on in the plain way; False if it is to be taken in record by record."""
+        groups: defaultdict[str | None, list[Event]] = defaultdict(list)
+        others: list[tuple[int, Event]] = []
+        for done, event in enumerate(events):
+            if event.round is None:
+                others.append((done, event))
+            else:
+                groups[event.req].append(event)
+        if any(event.req is not None or event.stage == "host" for _, event in others):
+            return False
+        if any(event.finished for event in events):
+            return False
+        lives = self._requests.fitting(groups)
+        if lives is None:
+            return False
+        step: int | None = None
+        for done, here in enumerate([event.step for event in events]):
+            if here != step and here is not None:
+                if step is not None:
+                    self._leave_step(step, done)
+                step = here
+                self._enter_step(step, done, events[done].stage)
+        if step is not None:
+            self._leave_step(step, len(events))
+        for done, event in others:
+            if event.stage == "collective":
+                self._operation(event, done)
+        self._lay(events, given, lives)
+        for req, live in lives.items():
+            if live.contested:
+                self._requests.suspect(req, groups[req][0].step)
+        self._requests.take_rounds(groups, lives)
+        return True
+
+    def _lay(self, events: Sequence[Event], given: Slots, lives: Mapping[str, PlainRequest]) -> None:
+        """Lay and cut slots, in order."""
+        ranks = [lane.rank for lane in self._active]
+        rows = self._requests.rows
+        concerned = [
+            done for done, event in enumerate(events) if event.kv_slots is not None or event.new_seq_len is not None
+        ]
+        for done in concerned:
+            event = events[done]
+            req = event.req
+            if req is None:
+                continue
+            own = event.kv_slots
+            if own is not None:
+                rows.lay(event, lives[req], ranks, [own, *[other.get(done, own) for other in given]])
+            length = event.new_seq_len
+            if length is not None and event.stage == "commit" and lives[req].windows:
+                rows.cut(lives[req], ranks, length)
+
+    def _take_in_order(self, events: Sequence[Event], given: Slots) -> None:
+        ranks = [lane.rank for lane in self._active]
+        requests = self._requests
+        known, lay, commit = requests.plain, requests.rows.lay, requests.commit_usual
+        step: int | None = None
+        for done, event in enumerate(events):
+            if event.step != step and event.stage != "host":
+                if step is not None:
+                    self._leave_step(step, done)
+                step = event.step
+                assert step is not None
+                self._enter_step(step, done, event.stage)
+            number, req = event.round, event.req
+            if number is None or req is None:
+                self._without_round(event, done, ranks)
+                continue
+            live = known.get(req)
+            if live is None or live.open_round != number:
+                live = requests.begin_usual(event)
+                if live is None:
+                    requests.agree(event, ranks, _slots(event, done, given))
+                    continue
+            live.pending.append(event)
+            own = event.kv_slots
+            if own is not None:
+                lay(event, live, ranks, [own, *[other.get(done, own) for other in given]])
+            if event.stage == "commit":
+                commit(event, live, ranks)
+        if step is not None:
+            self._leave_step(step, len(events))
+
+    def _without_round(self, event: Event, done: int, ranks: Sequence[int]) -> None:
+        if event.stage == "collective":
+            self._operation(event, done)
+        elif event.stage == "host":
+            for lane in self._active:
+                lane.host(event, lane.cursor.pos + done)
+        elif event.req is not None:
+            self._requests.agree(event, ranks, None)
+
+    def _note_block(self, events: Sequence[Event]) -> None:
+        """What is known behind a block: sites, decisions, the last records, the last step with an agreement."""
+        for where in {(stage, site, phase) for _, _, _, phase, stage, site in self._shapes} - self._covered:
+            if where[0] not in _NO_MODEL:
+                self._cover(where)
+        if self._missing:
+            self._missing = [name for name in self._missing if all(getattr(one, name) is None for one in events)]
+        last_model = last_event = -1
+        for done in range(len(events) - 1, -1, -1):
+            stage = events[done].stage
+            if stage == "host":
+                continue
+            last_event = max(last_event, done)
+            if stage != "collective":
+                last_model = done
+                break
+        for lane in self._active:
+            if last_event >= 0:
+                lane.last_event = lane.cursor.pos + last_event
+            if last_model >= 0:
+                lane.last_model = lane.cursor.pos + last_model
+        for step in sorted({event.step for event in events if event.step is not None}, reverse=True):
+            if self.facts.agreed_step is not None and step <= self.facts.agreed_step:
+                break
+            inside = (one for one in reversed(events) if one.step == step and one.stage not in _NO_MODEL)
+            agreed = next((one for one in inside if has_compared(one)), None)
+            if agreed is not None:
+                self._agreed(agreed)
+                break
+
+    def _enter_step(self, step: int, done: int, stage: str) -> None:
+        for lane in self._active:
+            lane.facts.first_of_step.setdefault(step, lane.cursor.pos + done)
+            if stage != "collective":
+                lane.reach(step)
+
+    def _leave_step(self, step: int, done: int) -> None:
+        for lane in self._active:
+            lane.facts.last_of_step[step] = lane.cursor.pos + done - 1
+
+    def _operation(self, event: Event, done: int) -> None:
+        """A collective that all active ranks recorded alike."""
+        lanes = self._active
+        found = self._operations.communicator(event, lanes[0].rank) if event.comm_ranks is not None else None
+        if found is None or event.comm_seq is None:
+            if event.comm_seq is None:
+                raise NotSievableError("a collective carries no comm_seq")
+            for lane in lanes:
+                lane.operation(event, lane.cursor.pos + done)
+            return
+        communicator, traced = found
+        number = event.comm_seq
+        what = fingerprint(event)
+        fresh = []
+        for lane in lanes:
+            pos = lane.cursor.pos + done
+            last = lane.last_ops.get(communicator)
+            if last is not None and number <= last.number:
+                if number < last.number or contradicts(last.fingerprint, what):
+                    self._operations.suspects.add((communicator, number))
+                last.latest = pos
+            else:
+                lane.last_ops[communicator] = LastOperation(number, pos, pos, what)
+                fresh.append(lane.rank)
+        if fresh:
+            self._operations.issue(communicator, traced, number, frozenset(fresh), what)
+        if event.state == "timeout":
+            self._operations.suspects.add((communicator, number))
+
+
+def _slots(event: Event, done: int, given: Slots) -> list[list[int] | None] | None:
+    own = event.kv_slots
+    return None if own is None else [own, *(other.get(done, own) for other in given)]
