@@ -62,8 +62,9 @@ class CollectiveLog:
         if self._device.name == "cpu":
             self._recorder.event(**event)
             return
-        mark = self._device.mark()
-        self._recorder.later(DeferredEvents(self._recorder.reserve(1), mark, lambda: [event]))
+        if self._recorder.room_for(1):
+            mark = self._device.mark()
+            self._recorder.later(DeferredEvents(self._recorder.reserve(1), mark, lambda: [event]))
 
     def failed(self, token: dict[str, Any] | None, error: BaseException) -> None:
         """Records how an operation ended with an exception."""

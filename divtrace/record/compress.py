@@ -28,8 +28,15 @@ def compress_file(path: str, method: str) -> str:
                     packed.write(chunk)
         os.link(temporary, path + ending)
         os.unlink(temporary)
-        os.unlink(path)
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            # The cap took the file in the meantime; its other form goes with it.
+            os.unlink(path + ending)
         return path + ending
+    except FileNotFoundError:
+        # Gone before or with the whole directory.
+        return path
     except Exception as error:
         warn_once(f"a trace file stays uncompressed: {error}")
         try:

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from divtrace.record.device import Copies, Device
     from divtrace.record.recorder import Recorder
 
+# About the bytes of memory that waiting takes: the object with its tensors, the identity of one event, and one value
+# on the device and on the host.
+_OBJECT_WEIGHT = 1000
+_EVENT_WEIGHT = 700
+_VALUE_WEIGHT = 40
+
 
 class DeferredEvents:
     """A fixed number of events that `build` makes from the copied values.
@@ -22,7 +28,10 @@ class DeferredEvents:
     is missing here, where an event without its values would pass for a decision that was not taken.
     """
 
-    def __init__(self, seqs: list[int], copies: Copies, build: Callable[..., list[dict[str, Any]]]) -> None:
+    def __init__(
+        self, seqs: list[int], copies: Copies, build: Callable[..., list[dict[str, Any]]], values: int = 0
+    ) -> None:
+        self.weight = _OBJECT_WEIGHT + _EVENT_WEIGHT * len(seqs) + _VALUE_WEIGHT * values
         self._seqs = seqs
         self._copies = copies
         self._build = build
@@ -54,7 +63,11 @@ def record_later(
     count: int,
     build: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    """Records `count` events from the values that the tensors have at this point of the current stream."""
-    if count > 0 and recorder.active:
+    """Records `count` events from the values that the tensors have at this point of the current stream.
+
+    A full queue costs no copy.
+    """
+    if count > 0 and recorder.active and recorder.room_for(count):
         copies = device.copy(tensors)
-        recorder.later(DeferredEvents(recorder.reserve(count), copies, build))
+        values = sum(int(tensor.numel()) for tensor in tensors)
+        recorder.later(DeferredEvents(recorder.reserve(count), copies, build, values))

@@ -133,11 +133,21 @@ class Recorder:
         """Takes the next `count` numbers of the event counter, for events that come with `later`."""
         return list(itertools.islice(self._counter, count))
 
+    def room_for(self, count: int) -> bool:
+        """Whether the queue takes `count` events more; if not, they are counted as dropped and leave a gap."""
+        writer = self._writer
+        if writer is None or not writer.full:
+            return True
+        self.reserve(count)
+        writer.dropped += count
+        return False
+
     def later(self, deferred: Deferred) -> None:
         """Queues events whose values are still on their way from a device; never waits for them."""
         writer = self._writer
         if not self._off and writer is not None:
             try:
+                writer.weight_in += deferred.weight
                 writer.deferred.append(deferred)
             except Exception as error:
                 warn_once(f"an event was lost: {type(error).__name__}: {error}")

@@ -79,12 +79,19 @@ class TokenPrivacy:
             if name in event:
                 self._rewrite(event, name)
         extra = event.get("extra")
-        if isinstance(extra, dict) and any(is_token_key(name) for name in extra if isinstance(name, str)):
-            event["extra"] = extra = dict(extra)
-            for name in [name for name in extra if isinstance(name, str) and is_token_key(name)]:
-                self._rewrite(extra, name)
+        if isinstance(extra, dict):
+            event["extra"] = self._apply_by_name(extra)
 
-    def _rewrite(self, holder: dict[str, Any], name: str) -> None:
+    def _apply_by_name(self, values: dict[Any, Any]) -> dict[Any, Any]:
+        rewritten = dict(values)
+        for name, value in values.items():
+            if is_token_key(str(name)):
+                self._rewrite(rewritten, name)
+            elif isinstance(value, dict):
+                rewritten[name] = self._apply_by_name(value)
+        return rewritten
+
+    def _rewrite(self, holder: dict[Any, Any], name: Any) -> None:
         if self.mode == "off":
             del holder[name]
             return

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     class Deferred(Protocol):
         """Values that are still on their way from a device."""
 
+        weight: int
+        """About the bytes of memory that it takes."""
+
         def ready(self) -> bool:
             """Whether the values have arrived; never waits."""
 
@@ -38,7 +41,6 @@ _BATCH = 256
 # Above this many waiting events the writer only looks at sites that it does not know yet.
 _HURRIED = 2048
 _HOUSEKEEPING_SECONDS = 1.0
-_MOST_DEFERRED = 100_000
 _FIRST_WEIGHT = 2000
 _SAMPLES = 8
 
@@ -88,6 +90,11 @@ class Writer:
         self._wake.acquire()
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="divtrace-writer", daemon=True)
+
+    @property
+    def full(self) -> bool:
+        """Whether what waits has reached the limit."""
+        return self.weight_in - self.weight_out > self.limit
 
     def sample(self, seq: int, weight: int) -> None:
         """Takes the weight of one event into the mean; the next one sampled stands at an uneven distance.
@@ -168,7 +175,7 @@ class Writer:
             hurried = waiting > _HURRIED
             count = min(waiting, _BATCH)
             mark = self.weight_in
-            length = len(self.queue)
+            length = len(self.queue) + len(self.deferred)
             take = self.queue.popleft
             events = [take() for _ in range(count)]
             self._write(events, hurried=hurried)
@@ -181,14 +188,18 @@ class Writer:
             self._write_meta()
 
     def _drain_deferred(self, *, last: bool) -> None:
-        for _ in range(len(self.deferred)):
+        mark, waiting = self.weight_in, len(self.deferred)
+        length, taken = waiting + len(self.queue), 0
+        for _ in range(waiting):
             item = self.deferred.popleft()
-            if last or item.ready() or len(self.deferred) > _MOST_DEFERRED:
+            if last or item.ready():
+                taken += 1
                 if events := item.events():
                     self._write(events, hurried=False)
             else:
                 # Values of one stream arrive in order, but nothing says that there is one stream.
                 self.deferred.append(item)
+        self.weight_out += (mark - self.weight_out) * taken // length
 
     def _write(self, events: list[dict[str, Any]], *, hurried: bool) -> None:
         if self._privacy.mode != "plain":
@@ -212,7 +223,7 @@ class Writer:
         if self._checker is None:
             from divtrace.record.check import Checker
 
-            self._checker = Checker()
+            self._checker = Checker(private=self._privacy.mode != "plain")
         try:
             data, wrong = self._checker.encode(events, hurried=hurried)
         except Exception:

@@ -126,6 +126,9 @@ class Tensor:
         assert non_blocking
         self.values = other.values
 
+    def numel(self) -> int:
+        return len(self.values)
+
     def tolist(self) -> list[int]:
         return self.values
 

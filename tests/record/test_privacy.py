@@ -116,6 +116,40 @@ def test_a_token_field_of_another_shape_is_left_out_when_hashed(tmp_path: Path) 
     assert "prompt" not in text_of(tmp_path)
 
 
+@pytest.mark.parametrize("mode", ["off", "hash"])
+def test_a_field_that_the_format_does_not_have_shows_no_value_in_a_private_mode(tmp_path: Path, mode: str) -> None:
+    # Nobody can tell whether it holds tokens, and it would move under `extra` as it is.
+    with Recorder(tmp_path, rank=0, settings=Settings(token_mode=mode, token_key=KEY)) as recorder:
+        for _ in range(2):
+            recorder.event("accept", "x", prompt_tokens=[98765], sampled=98765, positions=["98765"], row=5)
+            recorder.event("accept", "y", correct_len="98765", extra=[98765])
+            recorder.event("accept", "z", extra={"control.pair": {"tokens": [98765], "steps": 3}})
+        recorder.flush()
+        assert recorder.wrong_fields == 10
+    written = read(tmp_path)
+    assert "98765" not in text_of(tmp_path)
+    first = written.events[0]
+    assert (first.row, first.extra) == (
+        5,
+        {"info.prompt_tokens": "<list>", "info.sampled": "<int>", "info.positions": "<list>"},
+    )
+    extra = written.events[2].extra
+    assert extra is not None
+    assert extra["control.pair"]["steps"] == 3
+
+
+def test_a_long_queue_does_not_open_a_private_mode(tmp_path: Path) -> None:
+    settings = Settings(token_mode="off", flush_seconds=3600)
+    with Recorder(tmp_path, rank=0, settings=settings) as recorder:
+        recorder.event("accept", "x", row=0)
+        recorder.flush()
+        for row in range(5000):
+            recorder.event("accept", "x", row=row)
+        recorder.event("accept", "x", prompt_tokens=[98765])
+        recorder.flush()
+    assert "98765" not in text_of(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("key", "holds"),
     [("control.sampled_tokens", True), ("info.input_ids", True), ("tokens", True), ("layout.token_count", False)],
