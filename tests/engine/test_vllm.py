@@ -129,6 +129,11 @@ def test_the_hooks_of_the_v2_runner_with_small_tensors(python: Path, tmp_path: P
     assert (accept.step, accept.correct_len, accept.bonus) == (1, 1, 30)
     inputs = next(e for e in written.events if (e.req, e.round, e.site) == ("A", 1, "input"))
     assert (inputs.draft_root, inputs.draft_tokens) == (14, [15, 16]), "the buffer was used again before the copy"
+    targets = {(e.req, e.round): e for e in written.events if (e.stage, e.site) == ("verify", "target")}
+    # B comes to the place of the greedy request in the last step.
+    assert set(targets) == {("A", 1), ("B", 1)}, "sampled requests have no target tokens"
+    assert (targets["A", 1].target_tokens, targets["A", 1].margin) == ([15, 30, 9], 1.0)
+    assert (targets["A", 1].branch, targets["B", 1].branch) == ("greedy", None), "a grammar decides with the target"
     report = analyze([tmp_path / "trace"])
     assert report.first is None
     assert report.replicas[0].rounds == 4

@@ -19,6 +19,7 @@ import torch
 from vllm.v1.worker.gpu.input_batch import InputBatch
 from vllm.v1.worker.gpu.model_runner import GPUModelRunner
 from vllm.v1.worker.gpu.sample.output import SamplerOutput
+from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
 from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
 
 from divtrace.record import Recorder
@@ -53,6 +54,7 @@ def input_batch(requests: list[str], counts: list[int], drafts: list[int], compu
         num_computed_prefill_tokens_np=prefill,
         prefill_len_np=array(prompts),
         idx_mapping=torch.arange(len(requests)),
+        idx_mapping_np=torch.arange(len(requests)).numpy(),
         input_ids=torch.tensor(ids + [0] * (16 - len(ids))),
         positions=torch.tensor(positions + [0] * (16 - len(positions))),
     )
@@ -75,12 +77,35 @@ def answers(holder: Any, owner: type, name: str) -> list[Any]:
 def main(directory: str) -> None:
     runner = object.__new__(GPUModelRunner)
     runner.speculator = SimpleNamespace()
+    # Request 0 is greedy, request 1 samples.
+    states = SimpleNamespace(temperature=SimpleNamespace(np=torch.tensor([0.0, 0.7]).numpy()))
+    runner.rejection_sampler = SimpleNamespace(
+        sampler=SimpleNamespace(sampling_states=states), synthetic_conditional_rates=None
+    )
     runner.req_states = SimpleNamespace(num_computed_tokens=SimpleNamespace(gpu=torch.zeros(4, dtype=torch.int64)))
     prepared = {name: answers(runner, GPUModelRunner, name) for name in METHODS}
     drafted = answers(runner.speculator, BaseSpeculator, "propose")
+    verified = answers(runner.rejection_sampler, RejectionSampler, "_verify")
     with Recorder(directory, rank=0, parallel={"tp_size": 1}, engine="vllm") as recorder:
         state = WorkerState(recorder, CpuDevice(), "eagle")
         assert attach_runner(state, runner, ("base", "stage", "sync")) == 7
+
+        def verify(batch: InputBatch, sampled: list[list[int]]) -> None:
+            """One request at a time, as vLLM does when the logits of all would be too many."""
+            drafts = batch.num_draft_tokens_per_req
+            assert drafts is not None
+            for index, row in enumerate(sampled):
+                rows = int(drafts[index]) + 1
+                # The target's own token where the sampler's is -1, and one behind a mask that leaves no other.
+                logits = torch.nn.functional.one_hot(torch.tensor([max(token, 9) for token in row[:rows]]), 40).float()
+                drafted = torch.zeros(rows, dtype=torch.int64)
+                # A grammar that forbids drafts makes vLLM verify a copy of them.
+                checked = drafted.clone() if len(sampled) == 1 else drafted
+                verified.append((logits, None, None))
+                runner.rejection_sampler._verify(
+                    logits, None, drafted, None, torch.tensor([0, rows]), None, batch.idx_mapping_np[index : index + 1],
+                    None, None, None, checked,
+                )  # fmt: skip
 
         def step(
             batch: InputBatch,
@@ -111,6 +136,8 @@ def main(directory: str) -> None:
             runner.finish_requests(scheduled)
             runner.prepare_inputs(scheduled, None, None, 0)
             runner.prepare_attn(batch)
+            if batch.num_draft_tokens:
+                verify(batch, sampled)
             # vLLM uses its buffers again; the hooks must have copied by now.
             batch.input_ids.zero_()
             runner.sample(None, batch, None)

@@ -6,6 +6,8 @@ the sync layer has the values before.
 
 from __future__ import annotations
 
+import os
+
 from divtrace.record.deferred import record_later
 from divtrace.record.hooks import Hook
 
@@ -34,6 +36,7 @@ class StageHooks:
 
     def __init__(self, state: ProcessState) -> None:
         self._state = state
+        self._simulated = _simulated()
 
     def _later(self, tensors: Sequence[Any], count: int, build: Callable[..., list[dict[str, Any]]]) -> None:
         if not self._state.device.capturing():
@@ -123,6 +126,7 @@ class StageHooks:
         greedy = bool(batch.sampling_info.is_all_greedy)
         branch = "greedy" if greedy else "sampling"
         keys = self._keys("accept", f"eagle-{branch}", requests)
+        branch = "simulated" if self._simulated else branch
         synchronised = not greedy or self._state.device.name == "rocm"
         for key in keys:
             key["branch"] = branch
@@ -137,6 +141,8 @@ class StageHooks:
             # Penalties, biases and grammars have been applied in place by now.
             tensors.append(logits.argmax(dim=-1).reshape(-1, width))
             targets = self._keys("verify", "target", requests)
+            for key in targets:
+                key["branch"] = branch
             count *= 2
         self._later(tensors, count, lambda *values: _accepts(keys, targets, width, *values))
 
@@ -210,9 +216,17 @@ class StageHooks:
         greedy = sampling_info is None or bool(getattr(sampling_info, "is_all_greedy", False))
         keys = [[state.key(stage, site, request) for stage, site in _DFLASH_SITES] for request in requests]
         for key in keys:
-            key[1]["branch"] = "greedy" if greedy else "sampling"
+            key[1]["branch"] = "simulated" if self._simulated else "greedy" if greedy else "sampling"
         tensors = [candidates, prefix_lens[:bs], accept_len[:bs], bonus[:bs], commit_lens[:bs], out_tokens[:bs]]
         self._later(tensors, len(requests) * len(_DFLASH_SITES), lambda *values: _dflash_rounds(keys, *values))
+
+
+def _simulated() -> bool:
+    """Whether SGLang makes up accepted lengths, for benchmarks: they do not follow from drafts and target then."""
+    try:
+        return float(os.environ.get("SGLANG_SIMULATE_ACC_LEN") or 0) > 0
+    except ValueError:
+        return False
 
 
 _DSPARK_SITES = (("draft", "dspark"), ("verify", "dspark-plan"), ("accept", "dspark"), ("commit", "dspark"))
@@ -288,7 +302,7 @@ def _accepts(
 ) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     if target_tokens is not None:
-        events += [{**key, "branch": "greedy", "target_tokens": target_tokens[row]} for row, key in enumerate(targets)]
+        events += [{**key, "target_tokens": target_tokens[row]} for row, key in enumerate(targets)]
     for row, key in enumerate(keys):
         nodes = accept_index[row][: accept_lens[row]]
         events.append(

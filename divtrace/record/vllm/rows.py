@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -87,10 +89,25 @@ def layout_events(
     return events
 
 
+def decisions(logits: Any) -> list[Any]:
+    """The target's token of every row of the logits, and how far the next one is behind; both on the device."""
+    top = logits.topk(2, dim=-1).values
+    return [logits.argmax(dim=-1), top[:, 0] - top[:, 1]]
+
+
+def decided(targets: list[int], margins: list[float], part: slice) -> dict[str, Any]:
+    """The fields of one request's target tokens. A mask may leave one token only; there is no margin then."""
+    fields: dict[str, Any] = {"target_tokens": targets[part]}
+    margin = min(margins[part], default=math.inf)
+    if math.isfinite(margin):
+        fields["margin"] = round(margin, 5)
+    return fields
+
+
 def accept_events(
     all_rows: list[Row],
     rows: list[tuple[int, Row]],
-    greedy: list[bool],
+    branches: list[str],
     step: int | None,
     sampled: list[list[int]],
     targets: list[int] | None = None,
@@ -104,17 +121,16 @@ def accept_events(
     events = []
     for index, row in rows:
         tokens = [token for token in sampled[index] if token >= 0]
-        branch = "greedy" if greedy[index] else "sampling"
-        decided: dict[str, Any] = {}
+        branch = branches[index]
+        target: dict[str, Any] = {}
         if targets is not None and margins is not None:
-            part = slice(starts[index], starts[index] + row.drafts + 1)
-            decided = {"target_tokens": targets[part], "margin": round(min(margins[part]), 5)}
+            target = decided(targets, margins, slice(starts[index], starts[index] + row.drafts + 1))
         if row.prefill:
             first = {"branch": branch, "bonus": tokens[-1] if tokens else None}
-            events.append({**row.key("prefill", "target", step), **decided, **first})
+            events.append({**row.key("prefill", "target", step), **target, **first})
             continue
-        if decided:
-            events.append({**row.key("verify", "target", step), **decided, "branch": branch})
+        if target:
+            events.append({**row.key("verify", "target", step), **target, "branch": branch})
         accept = row.key("accept", "rejection-sampler", step)
         accept.update(branch=branch, correct_len=len(tokens) - 1, bonus=tokens[-1] if tokens else None)
         events.append(accept)

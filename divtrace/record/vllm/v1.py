@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from divtrace.record.deferred import record_later
 from divtrace.record.hooks import Hook, attach
-from divtrace.record.vllm.rows import Row, accept_events, layout_events, next_draft, plan_rows
+from divtrace.record.vllm.rows import Row, accept_events, decisions, layout_events, next_draft, plan_rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ class V1Hooks:
             return None
         token: dict[str, Any] = {"rows": logits.shape[0], "tensors": []}
         if self._deciding_is_argmax():
-            top = logits.topk(2, dim=-1).values
-            token["tensors"] = [logits.argmax(dim=-1), top[:, 0] - top[:, 1]]
+            token["tensors"] = decisions(logits)
         return token
 
     def _deciding_is_argmax(self) -> bool:
@@ -144,7 +143,7 @@ class V1Hooks:
         if sampled.shape[0] != len(self._rows):
             return
         everybody = self._rows
-        greedy = [row.req in self._runner.input_batch.greedy_reqs for row in everybody]
+        branches = [self._branch(row.req) for row in everybody]
         targets = list(token["tensors"]) if token else []
         if targets and token["rows"] != sum(row.drafts + 1 for row in everybody):
             targets = []
@@ -155,8 +154,14 @@ class V1Hooks:
             state.device,
             [sampled, *targets],
             count,
-            lambda *values: accept_events(everybody, rows, greedy, step, *values),
+            lambda *values: accept_events(everybody, rows, branches, step, *values),
         )
+
+    def _branch(self, req: str) -> str:
+        # Made-up acceptance rates, for benchmarks: the accept does not follow from drafts and target.
+        if getattr(getattr(self._runner, "rejection_sampler", None), "synthetic_mode", False):
+            return "synthetic"
+        return "greedy" if req in self._runner.input_batch.greedy_reqs else "sampling"
 
     # Draft ---------------------------------------------------------------------------------------------------------
 

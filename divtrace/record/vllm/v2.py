@@ -1,15 +1,15 @@
 """vLLM's V2 model runner (`vllm/v1/worker/gpu/model_runner.py`), the default where Triton works, so on GPUs.
 
 Its request states live on the device and its methods are few: `finish_requests`, `prepare_inputs`, `prepare_attn`,
-`sample`, `postprocess_sampled` and the speculator's `propose`. The target's tokens are not recorded: the logits never
-leave `sample`, where a grammar may still change them.
+`sample`, `postprocess_sampled` and the speculator's `propose`. The target's tokens come from the rejection sampler's
+`_verify`, which returns the logits as its kernel took them: masked by the grammar, with penalties and biases.
 """
 
 from __future__ import annotations
 
 from divtrace.record.deferred import record_later
 from divtrace.record.hooks import Hook, attach
-from divtrace.record.vllm.rows import Row, next_draft, plan_rows
+from divtrace.record.vllm.rows import Row, decided, decisions, next_draft, plan_rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ class V2Hooks:
         self._state = state
         self._runner = runner
         self._rows: list[Row] = []
-        self._speculator_seen = False
+        self._by_state: dict[int, Row] = {}
+        """The same by the index of the request's state, for calls that see a part of the batch."""
+        self._seen: set[str] = set()
         self.stage_layer = True
 
     def execute(self, scheduler_output: Any, *_args: Any, dummy_run: bool = False, **_kwargs: Any) -> None:
@@ -61,10 +63,18 @@ class V2Hooks:
             num_tokens=int(scheduler_output.total_num_scheduled_tokens),
             about_to_block=True,
         )
-        if self.stage_layer and not self._speculator_seen and getattr(self._runner, "speculator", None) is not None:
-            self._speculator_seen = True
-            propose = Hook("gpu.Speculator.propose", before=self.before_draft, after=self.draft)
-            attach(self._runner.speculator, "propose", propose)
+        if self.stage_layer:
+            self._attach_late(
+                "speculator", "propose", Hook("gpu.Speculator.propose", before=self.before_draft, after=self.draft)
+            )
+            self._attach_late("rejection_sampler", "_verify", Hook("gpu.RejectionSampler._verify", after=self.verify))
+
+    def _attach_late(self, name: str, method: str, hook: Hook) -> None:
+        # The runner has these only once the model is loaded.
+        holder = getattr(self._runner, name, None)
+        if holder is not None and name not in self._seen:
+            self._seen.add(name)
+            attach(holder, method, hook)
 
     def finish(self, scheduler_output: Any) -> None:
         """What the scheduler says of finished and preempted requests."""
@@ -90,6 +100,7 @@ class V2Hooks:
         partial = [int(computed[i]) + counts[i] < int(needed[i]) for i in range(len(requests))]
         numbers = [0] * len(requests) if drafts is None else [int(number) for number in drafts]
         self._rows = plan_rows(state.rounds, requests, counts, numbers, partial)
+        self._by_state = {int(index): row for index, row in zip(batch.idx_mapping_np, self._rows, strict=False)}
         state.recorder.event("schedule", "batch", step=state.step, batch=requests, about_to_block=True)
         state.recorder.event(
             "prefill" if all(row.prefill for row in self._rows) else "verify",
@@ -118,10 +129,47 @@ class V2Hooks:
         """Logits are gathered in here."""
         self._state.site = "sampling"
 
+    def verify(
+        self,
+        _token: None,
+        result: Any,
+        _logits: Any,
+        _draft_logits: Any,
+        draft_sampled: Any,
+        _pos: Any,
+        cu_num_logits: Any,
+        _idx_mapping: Any,
+        idx_mapping_np: Any,
+        *args: Any,
+        verify_draft_sampled: Any = None,
+        **_kwargs: Any,
+    ) -> None:
+        """The target's tokens of the greedy requests of a part of the batch: of a chunk, or of this rank's share."""
+        state = self._state
+        sampler = self._runner.rejection_sampler
+        if state.device.capturing() or sampler.synthetic_conditional_rates is not None:
+            return
+        temperature = sampler.sampler.sampling_states.temperature.np
+        # A grammar that forbids drafts decides the accepted length together with the target: no greedy accept then.
+        verified = args[-1] if args else verify_draft_sampled
+        plain = verified is None or verified.data_ptr() == draft_sampled.data_ptr()
+        rows = []
+        for position, index in enumerate(int(index) for index in idx_mapping_np):
+            row = self._by_state.get(index)
+            if row is not None and not row.prefill and float(temperature[index]) == 0.0:
+                rows.append(
+                    (position, row.key("verify", "target", state.step) | ({"branch": "greedy"} if plain else {}))
+                )
+        if rows:
+            tensors = [cu_num_logits, *decisions(result[0])]
+            record_later(state.recorder, state.device, tensors, len(rows), lambda *values: _targets(rows, *values))
+
     def sample(self, _token: None, result: Any, *_args: Any, **_kwargs: Any) -> None:
         """The tokens that the sampler took and their number, 0 for parts of a prefill."""
         state, step = self._state, self._state.step
         state.site = "draft-forward"
+        # A warm-up that comes later must not meet these.
+        self._by_state = {}
         output, num_sampled, _ = result
         sampled = output.sampled_token_ids
         rows = [(index, row) for index, row in enumerate(self._rows) if not row.partial]
@@ -203,6 +251,15 @@ def _layouts(
         events.append({**row.key(stage, "plan", step), "num_draft_tokens": row.drafts + 1, "verify_len": width})
         events.append({**row.key(stage, "input", step), "draft_root": tokens[0], "draft_tokens": tokens[1:]})
     return events
+
+
+def _targets(
+    rows: list[tuple[int, dict[str, Any]]], starts: list[int], tokens: list[int], margins: list[float]
+) -> list[dict[str, Any]]:
+    # The device may have taken drafts away since the host counted them, so its own row starts count.
+    return [
+        {**key, **decided(tokens, margins, slice(starts[position], starts[position + 1]))} for position, key in rows
+    ]
 
 
 def _accepts(
