@@ -80,7 +80,7 @@ class Request:
         self.is_retracted = False
         self.grammar = None
         self.finished_reason: Any = None
-        self.kv = SimpleNamespace(kv_committed_len=len(prompt))
+        self.kv = SimpleNamespace(kv_committed_len=len(prompt), kv_allocated_len=0)
         self.spec_verify_ct = self.spec_num_correct_drafts = 0
         self.spec_num_block_accept_tokens = self.spec_num_cap_tokens = 0
 
@@ -199,10 +199,12 @@ def drive(engine: Engine, group: Any) -> None:
     engine.forward(batch_of(requests, "extend", prefix_lens=[0, 0], extend_lens=[3, 2]))
     engine.forward(batch_of(requests, "decode"))
     drive_syncs(engine, group)
+    drive_allocation(requests)
     engine.forward(batch := batch_of(requests, "decode"))
     drive_dflash()
     drive_dspark(requests)
     drive_eagle(requests)
+    drive_publish()
     result = SimpleNamespace(
         next_token_ids=torch.tensor([5, 6, 1, 0, 3, 0, 0, 0]),
         accept_lens=torch.tensor([3, 1], dtype=torch.int32),
@@ -314,11 +316,63 @@ def drive_eagle(requests: list[Request]) -> None:
     batch = batch_of(requests, "decode", seq_lens=torch.tensor([3, 2]), sampling_info=sampling, device="cpu")
     spec = SimpleNamespace(speculative_use_rejection_sampling=False)
     eagle_utils.get_spec = lambda: spec
-    predict, accept_lens, accept_index = eagle_utils.eagle_sample(
-        verify, batch, SimpleNamespace(next_token_logits=logits)
+    result = verify_round(batch, verify, SimpleNamespace(next_token_logits=logits))
+    assert result.accept_lens.tolist() == [3, 1], result.accept_lens
+    assert result.next_token_ids[result.accept_index[0][2]] == 1
+
+
+def verify_round(batch: Any, verify: Any, logits: Any) -> Any:
+    """`run_eagle_verify` with its own accept and bookkeeping; planning and the model's forward are stand-ins."""
+    import contextlib
+
+    from sglang.kernels.ops.speculative import eagle
+    from sglang.srt.speculative import eagle_worker_common
+
+    eagle._is_cpu = False
+    batch.spec_info = verify
+    batch.input_ids = batch.out_cache_loc = verify.draft_token
+    batch.req_pool_indices = batch.seq_lens
+    batch.has_grammar = batch.return_logprob = False
+    batch.hisparse_coordinator = batch.mamba_track_indices = None
+    eagle_worker_common.eagle_prepare_for_verify = lambda *_: (SimpleNamespace(), False)
+    eagle_worker_common.record_stream_for_v2_verify = eagle_worker_common.record_stream_each = lambda *_: None
+    eagle_worker_common.commit_mamba_states_after_verify = lambda *_, **__: None
+    forward = SimpleNamespace(logits_output=logits, routed_experts_output=None, indexer_topk_output=None)
+    worker = SimpleNamespace(
+        forward_batch_generation=lambda **_: forward,
+        model_runner=SimpleNamespace(watermark_state=None, attn_backend=SimpleNamespace(verify_mask=None)),
     )
-    assert accept_lens.tolist() == [3, 1], accept_lens
-    assert predict[accept_index[0][2]] == 1
+    return eagle_worker_common.run_eagle_verify(
+        batch, target_worker=worker, req_to_token_pool=None,
+        token_to_kv_pool_allocator=SimpleNamespace(get_kvcache=SimpleNamespace), plan_stream=None,
+        plan_stream_ctx=contextlib.nullcontext(), topk=1, num_draft_tokens=4, device="cpu",
+        metadata_ready_pre_pad=False, finalize_tree_path=True,
+    )  # fmt: skip
+
+
+def drive_publish() -> None:
+    """The relay of lengths to the next forward; there are no streams on a CPU."""
+    import torch
+    from sglang.srt.managers.overlap_utils import FutureMap
+
+    relay = SimpleNamespace(
+        _relay=None, new_seq_lens_buf=torch.zeros(4, dtype=torch.int64), needs_confidence_relay=False,
+        spec_algo=SimpleNamespace(is_some=lambda: False),
+    )  # fmt: skip
+    FutureMap.publish(relay, torch.tensor([2, 0]), torch.tensor([6, 3]))
+    assert relay.new_seq_lens_buf.tolist() == [3, 0, 6, 0]
+
+
+def drive_allocation(requests: list[Request]) -> None:
+    import torch
+    from sglang.srt.mem_cache.allocation import alloc_for_spec_decode
+
+    lengths = torch.tensor([8, 7])
+    alloc_for_spec_decode(
+        None, None, reqs=requests, req_pool_indices=torch.tensor([2, 0]), cur_kv_lens=lengths, cur_kv_lens_cpu=lengths,
+        nxt_kv_lens=lengths, nxt_kv_lens_cpu=lengths, num_needed_tokens=0,
+    )  # fmt: skip
+    assert [request.kv.kv_allocated_len for request in requests] == [8, 7]
 
 
 def drive_collectives(group: Any) -> None:

@@ -43,11 +43,12 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
         )
         for rank in range(2)
     ]
-    said = []
-    for process in processes:
-        out, err = process.communicate(timeout=600)
-        assert process.returncode == 0, out[-3000:] + err[-6000:]
-        said.append(out + err)
+    try:
+        said = [out + err for out, err in (process.communicate(timeout=600) for process in processes)]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], "".join(text[-6000:] for text in said)
     return directory, said
 
 
@@ -124,6 +125,24 @@ def test_eagle_sample(written: Written) -> None:
     accept = {"branch": "greedy", "accept_path": [0, 1, 2], "correct_len": 2, "bonus": 1}
     assert one(written, "accept", "eagle-greedy", "A") == accept
     assert one(written, "verify", "target", "A") == {"branch": "greedy", "target_tokens": [5, 6, 1, 2]}
+
+
+def test_the_commit_of_eagle_on_the_device(written: Written) -> None:
+    committed = {"seq_len": 3, "commit_len": 3, "new_seq_len": 6, "out_tokens": [5, 6, 1]}
+    assert one(written, "commit", "eagle", "A") == committed
+    assert one(written, "commit", "eagle", "B") == {"seq_len": 2, "commit_len": 1, "new_seq_len": 3, "out_tokens": [3]}
+
+
+def test_the_lengths_that_the_next_forward_starts_from(written: Written) -> None:
+    assert one(written, "commit", "publish", "A") == {"new_seq_len": 6}
+    assert one(written, "commit", "publish", "B") == {"new_seq_len": 3}
+
+
+def test_how_far_the_slots_reach(written: Written) -> None:
+    events = [event for event in written.events if (event.stage, event.site) == ("schedule", "allocate")]
+    assert [(event.step, event.batch, event.extra) for event in events] == [
+        (3, ["A", "B"], {"layout.kv_allocated_len": [8, 7]})
+    ] * 2
 
 
 def test_the_commit_of_the_scheduler(written: Written) -> None:

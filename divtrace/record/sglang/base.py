@@ -25,6 +25,7 @@ def base_hooks(state: ProcessState) -> dict[str, Hook]:
         "decode": Hook("process_batch_result_decode", before=base.before_decode),
         "retract": Hook("ScheduleBatch.retract_decode", after=base.retract),
         "finish": Hook("Req.update_finish_state", after=base.finish),
+        "allocate": Hook("alloc_for_spec_decode", after=base.allocate),
         "confidence": Hook("ConfidenceRelay.resolve", after=base.confidence),
     }
 
@@ -45,6 +46,7 @@ class BaseHooks:
         requests = list(batch.reqs or ())
         state.requests = [str(request.rid) for request in requests]
         mode = batch.forward_mode
+        state.decoding = bool(mode.is_decode())
         extends = bool(mode.is_extend())
         decoding = {id(request) for request in (batch.decoding_reqs or ())} if mode.is_mixed() else set()
         placed = {}
@@ -189,6 +191,17 @@ class BaseHooks:
         state.recorder.event(**event, finished="" if reason is None else type(reason).__name__)
         if reason is not None:
             state.rounds.pop(str(request.rid), None)
+
+    def allocate(self, _token: None, _result: Any, *_args: Any, reqs: Any = (), **_kwargs: Any) -> None:
+        """How far each request's KV slots reach for the verify of the next forward; the host's own numbers."""
+        state = self._state
+        state.recorder.event(
+            "schedule",
+            "allocate",
+            step=None if state.step is None else state.step + 1,
+            batch=[str(request.rid) for request in reqs],
+            extra={"layout.kv_allocated_len": [int(request.kv.kv_allocated_len) for request in reqs]},
+        )
 
     def confidence(self, _token: None, result: Any, *_args: Any, **_kwargs: Any) -> None:
         """Whether last round's confidence has arrived: a test of this rank's own timing, which chooses the plan."""

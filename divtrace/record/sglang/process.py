@@ -39,6 +39,8 @@ class ProcessState:
         """The ranks among which SGLang makes a speculative decision equal."""
         self.requests: list[str] = []
         """The requests of the running forward, in row order."""
+        self.decoding = False
+        """Whether the running forward is a decode: each of its requests gets a round done."""
         self.rounds: dict[str, tuple[int, int, int]] = {}
         """Request to (attempt, round, chunk) of its last forward."""
         self.iterations: dict[int, dict[str, tuple[int, int, int]]] = {}

@@ -25,6 +25,8 @@ def stage_hooks(state: ProcessState) -> dict[str, Hook]:
     return {
         "verify": Hook("TpModelWorker.forward_batch_generation", before=stage.verify, after=stage.verified),
         "eagle_sample": Hook("eagle_sample", after=stage.eagle_sample),
+        "eagle_commit": Hook("run_eagle_verify", after=stage.eagle_commit),
+        "publish": Hook("FutureMap.publish", before=stage.publish),
         "eagle_draft": Hook("build_eagle_verify_input", after=stage.eagle_draft),
         "dspark": Hook("DsparkStepObservers.observe_verify_step", before=stage.dspark),
         "dflash": Hook("DFlashWorkerV2._accept_block", after=stage.dflash),
@@ -145,6 +147,42 @@ class StageHooks:
                 key["branch"] = branch
             count *= 2
         self._later(tensors, count, lambda *values: _accepts(keys, targets, width, *values))
+
+    def eagle_commit(
+        self,
+        _token: None,
+        result: Any,
+        batch: Any,
+        *,
+        topk: int = 1,
+        finalize_tree_path: bool = False,
+        uno_target_max_top_k: Any = None,
+        **_kwargs: Any,
+    ) -> None:
+        """The commit on the device, which the scheduler settles one forward later, if it lives to see that."""
+        requests = [request.rid for request in batch.reqs or ()]
+        accepted, width = result.accept_lens, int(result.speculative_num_draft_tokens)
+        # UNO verifies one position later and commits one token more; it has one rank only.
+        if not requests or accepted.shape[0] != len(requests) or uno_target_max_top_k is not None:
+            return
+        tensors = [batch.seq_lens, accepted, result.new_seq_lens]
+        # Without the compaction of an accepted path the tokens of a tree are not in a row.
+        if (int(topk) == 1 or finalize_tree_path) and result.next_token_ids.numel() == width * len(requests):
+            tensors.append(result.next_token_ids.reshape(-1, width))
+        keys = self._keys("commit", "eagle", requests)
+        self._later(tensors, len(keys), lambda *values: _commits(keys, *values))
+
+    # All algorithms ------------------------------------------------------------------------------------------------
+
+    def publish(self, _map: Any, future_indices: Any, new_seq_lens: Any, *_args: Any, **_kwargs: Any) -> None:
+        """The lengths that the next forward starts from, under overlap. Of a prefill they tell nothing new."""
+        requests = self._state.requests
+        if not self._state.decoding or not requests:
+            return
+        if int(future_indices.shape[0]) != len(requests) or int(new_seq_lens.shape[0]) != len(requests):
+            return
+        keys = self._keys("commit", "publish", requests)
+        self._later([new_seq_lens], len(keys), lambda lengths: _published(keys, lengths))
 
     # DSpark --------------------------------------------------------------------------------------------------------
 
@@ -314,6 +352,26 @@ def _accepts(
             }
         )
     return events
+
+
+def _commits(
+    keys: list[dict[str, Any]],
+    before: list[int],
+    accepted: list[int],
+    after: list[int],
+    tokens: list[list[int]] | None = None,
+) -> list[dict[str, Any]]:
+    events = []
+    for row, key in enumerate(keys):
+        event = {**key, "seq_len": before[row], "commit_len": accepted[row], "new_seq_len": after[row]}
+        if tokens is not None:
+            event["out_tokens"] = tokens[row][: accepted[row]]
+        events.append(event)
+    return events
+
+
+def _published(keys: list[dict[str, Any]], lengths: list[int]) -> list[dict[str, Any]]:
+    return [{**key, "new_seq_len": length} for key, length in zip(keys, lengths, strict=True)]
 
 
 def _dspark_rounds(

@@ -54,6 +54,13 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("finish", "base", f"{MANAGERS}.schedule_batch.Req.update_finish_state", ("self",), ("finished_reason",)),
     Target(
+        "allocate",
+        "base",
+        "sglang.srt.mem_cache.allocation.alloc_for_spec_decode",
+        ("reqs",),
+        ("kv_allocated_len", "rid"),
+    ),
+    Target(
         "confidence", "base", f"{MANAGERS}.overlap_utils.ConfidenceRelay.resolve", ("self", "batch"), ("spec_info",)
     ),
     Target(
@@ -76,6 +83,20 @@ TARGETS: tuple[Target, ...] = (
         f"{SPECULATIVE}.eagle_worker_common.build_eagle_verify_input",
         ("batch", "draft_input", "parent_list", "top_scores_index", "draft_tokens"),
         ("draft_token", "retrieve_next_token", "retrieve_next_sibling", "spec_steps"),
+    ),
+    Target(
+        "eagle_commit",
+        "stage",
+        f"{SPECULATIVE}.eagle_worker_common.run_eagle_verify",
+        ("batch", "topk", "finalize_tree_path", "uno_target_max_top_k"),
+        ("seq_lens", "accept_lens", "new_seq_lens", "next_token_ids", "speculative_num_draft_tokens"),
+    ),
+    Target(
+        "publish",
+        "stage",
+        f"{MANAGERS}.overlap_utils.FutureMap.publish",
+        ("self", "future_indices", "new_seq_lens"),
+        ("is_decode",),
     ),
     Target(
         "dspark",
