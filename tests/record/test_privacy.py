@@ -121,13 +121,20 @@ def test_a_field_that_the_format_does_not_have_shows_no_value_in_a_private_mode(
     # Nobody can tell whether it holds tokens, and it would move under `extra` as it is.
     with Recorder(tmp_path, rank=0, settings=Settings(token_mode=mode, token_key=KEY)) as recorder:
         for _ in range(2):
-            recorder.event("accept", "x", prompt_tokens=[98765], sampled=98765, positions=["98765"], row=5)
-            recorder.event("accept", "y", correct_len="98765", extra=[98765])
-            recorder.event("accept", "z", extra={"control.pair": {"tokens": [98765], "steps": 3}})
+            recorder.event(
+                "accept",
+                "x",
+                prompt_tokens=[987_654_321_098],
+                sampled=987_654_321_098,
+                positions=["987654321098"],
+                row=5,
+            )
+            recorder.event("accept", "y", correct_len="987654321098", extra=[987_654_321_098])
+            recorder.event("accept", "z", extra={"control.pair": {"tokens": [987_654_321_098], "steps": 3}})
         recorder.flush()
         assert recorder.wrong_fields == 10
     written = read(tmp_path)
-    assert "98765" not in text_of(tmp_path)
+    assert "987654321098" not in text_of(tmp_path)
     first = written.events[0]
     assert (first.row, first.extra) == (
         5,
@@ -145,9 +152,9 @@ def test_a_long_queue_does_not_open_a_private_mode(tmp_path: Path) -> None:
         recorder.flush()
         for row in range(5000):
             recorder.event("accept", "x", row=row)
-        recorder.event("accept", "x", prompt_tokens=[98765])
+        recorder.event("accept", "x", prompt_tokens=[987_654_321_098])
         recorder.flush()
-    assert "98765" not in text_of(tmp_path)
+    assert "987654321098" not in text_of(tmp_path)
 
 
 @pytest.mark.parametrize(
