@@ -150,9 +150,9 @@ def test_a_long_queue_does_not_open_a_private_mode(tmp_path: Path) -> None:
     with Recorder(tmp_path, rank=0, settings=settings) as recorder:
         recorder.event("accept", "x", row=0)
         recorder.flush()
+        recorder.event("accept", "x", prompt_tokens=[987_654_321_098])
         for row in range(5000):
             recorder.event("accept", "x", row=row)
-        recorder.event("accept", "x", prompt_tokens=[987_654_321_098])
         recorder.flush()
     assert "987654321098" not in text_of(tmp_path)
 
