@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from divtrace.api import validate
 from divtrace.record import Recorder, Settings, parts
-from record.reading import child, finish, read
+from record.reading import Written, child, finish, read
 
 UNDER_LOAD = """
 import sys, threading
@@ -48,17 +49,31 @@ def kill_under_load(directory: Path, seed: int, **variables: str) -> int:
     assert process.stdout.readline() == "ready\n"
     time.sleep(moment)
     process.kill()
-    out, err = process.communicate(timeout=30)
+    # Not `communicate`: it would pass over what `readline` has taken from the pipe already.
+    assert process.stderr is not None
+    with process:
+        out, err = process.stdout.read(), process.stderr.read()
     # The last line may be cut by the kill itself.
     acknowledged = [int(line) for line in out.split("\n")[:-1]]
     written = read(directory)
     present = set(written.seqs)
     assert len(written.bad) <= 1, (seed, written.bad[:3])
     assert not err, (seed, err)
+    if written.events:
+        check_with_the_reader(directory, written)
     assert len(present) == len(written.events), f"run {seed}: an event was written twice"
     missing = [seq for seq in acknowledged if seq not in present]
     assert not missing, (seed, missing[:5])
     return len(acknowledged)
+
+
+def check_with_the_reader(directory: Path, written: Written) -> None:
+    """What `divtrace validate` says of the directory."""
+    traces = validate([directory])
+    assert sum(len(trace.records) for trace in traces.ranks.values()) == len(written.events)
+    assert len(traces.damage) == traces.bad_lines == len(written.bad), traces.damage
+    assert not traces.duplicates
+    assert not traces.unknown_fields
 
 
 @pytest.mark.parametrize("variables", [{}, {"DIVTRACE_RING": "50", "DIVTRACE_FILE_MB": "8"}], ids=["files", "ring"])

@@ -59,8 +59,8 @@ def test_a_package_that_looks_like_an_engine_is_checked(
     assert "vllm 9.9" in capsys.readouterr().out
 
 
-@pytest.mark.engine
-@pytest.mark.skipif(os.environ.get("DIVTRACE_ENGINE_TESTS") != "1", reason="downloads; DIVTRACE_ENGINE_TESTS=1")
+@pytest.mark.download
+@pytest.mark.skipif(os.environ.get("DIVTRACE_DOWNLOAD_TESTS") != "1", reason="downloads; DIVTRACE_DOWNLOAD_TESTS=1")
 def test_msgspec_is_all_that_recording_needs(tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
