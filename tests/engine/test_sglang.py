@@ -65,6 +65,30 @@ def test_every_hook_is_in_place(driven: tuple[Path, list[str]]) -> None:
         assert "hook on" not in said, "a hook failed"
 
 
+def test_a_function_that_is_gone_costs_one_line_and_nothing_else(tmp_path: Path) -> None:
+    script = f"""
+import logging, sys
+sys.path.insert(0, {str(environments.HERE)!r})
+import sglang_drive
+sglang_drive.prepare_imports()
+from sglang.srt.managers.overlap_utils import ConfidenceRelay
+del ConfidenceRelay.resolve
+from divtrace.record import Recorder
+from divtrace.record.device import CpuDevice
+from divtrace.record.sglang.process import ProcessState, register
+logging.getLogger("divtrace.record").addHandler(handler := logging.Handler())
+lines = []
+handler.emit = lambda record: lines.append(record.getMessage())
+state = ProcessState(Recorder({str(tmp_path)!r}, rank=0), CpuDevice())
+print("ATTACHED", register(state, ("base",)), lines)
+"""
+    said = environments.run([environments.sglang(), "-c", script], TRITON_INTERPRET="1")
+    attached, _, lines = said.partition("ATTACHED ")[2].partition(" ")
+    assert int(attached) == sum(target.layer == "base" for target in TARGETS) - 1
+    gone = "managers.overlap_utils.ConfidenceRelay.resolve"
+    assert ast.literal_eval(lines) == [f"layer base: without what hangs on {gone}, which this SGLang does not have"]
+
+
 def test_the_meta_tells_the_layout(written: Written) -> None:
     meta = written.metas[0]
     assert meta.engine is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -17,7 +19,7 @@ from divtrace.record import report as warnings_said
 from divtrace.record.deferred import record_later
 from divtrace.record.device import CpuDevice
 from divtrace.record.settings import MEGABYTE
-from record.reading import child, content, finish, read
+from record.reading import ROOT, child, content, finish, read
 
 
 @pytest.fixture(autouse=True)
@@ -199,6 +201,76 @@ def test_a_full_disk_ends_the_recording_with_whole_lines(
         record.message for record in caplog.records if record.name == "divtrace.record"
     ]
     assert len(caplog.records) == 1
+
+
+SMALL_DISK = """
+import sys, time
+from divtrace.record import Recorder
+recorder = Recorder(sys.argv[1], rank=0)
+deadline = time.monotonic() + 30
+step = 0
+while recorder.active and time.monotonic() < deadline:
+    for _ in range(100):
+        step += 1
+        recorder.event("accept", "greedy", req="A", round=step, step=step, out_tokens=list(range(40)))
+    time.sleep(0.001)
+after = recorder.event("host", "later")
+recorder.close()
+print(recorder.active, after)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "variables"),
+    [
+        ("size=1m", {"DIVTRACE_COMPRESS": "off"}),
+        ("size=1m", {"DIVTRACE_FILE_MB": "0.25"}),
+        ("size=1m", {"DIVTRACE_RING": "100000", "DIVTRACE_FILE_MB": "0.25"}),
+        ("size=1m,ro", {}),
+    ],
+    ids=["full", "full while it compresses", "full ring", "read-only"],
+)
+def test_a_real_disk_that_takes_no_more_ends_the_recording(
+    tmp_path: Path, options: str, variables: dict[str, str]
+) -> None:
+    # In a mount namespace of its own, so that nothing stays behind; what was written is copied out.
+    disk, kept = tmp_path / "disk", tmp_path / "kept"
+    disk.mkdir()
+    kept.mkdir()
+    script = """
+import subprocess, sys
+options, disk, kept, code = sys.argv[1:]
+if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "small", disk], capture_output=True).returncode:
+    print("no mount")
+    sys.exit()
+print(subprocess.run([sys.executable, "-c", code, disk], check=True, stdout=subprocess.PIPE, text=True).stdout, end="")
+subprocess.run(["cp", "-r", f"{disk}/.", kept], check=True)
+"""
+    try:
+        probe = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
+    except OSError:
+        pytest.skip("there is no unshare")
+    if probe.returncode:
+        pytest.skip("no mount namespaces here")
+    done = subprocess.run(
+        ["unshare", "--mount", sys.executable, "-c", script, options, str(disk), str(kept), SMALL_DISK],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("DIVTRACE_")}
+        | {"PYTHONPATH": str(ROOT)}
+        | variables,
+    )
+    if "no mount" in done.stdout:
+        pytest.skip("nothing can be mounted here")
+    assert done.stdout == "False -1\n"
+    assert done.stderr.count("recording stops") == 1
+    assert "Traceback" not in done.stderr
+    written = read(kept)
+    assert not written.bad
+    assert written.seqs == list(range(len(written.seqs)))
+    assert (len(written.seqs) > 1000) is ("ro" not in options)
 
 
 def test_a_removed_directory_ends_the_recording(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -113,7 +113,7 @@ def register(state: ProcessState, layers: tuple[str, ...]) -> int:
         else:
             missing.setdefault(target.layer, []).append(target.path.rpartition("sglang.srt.")[2])
     for layer, paths in missing.items():
-        warn_once(f"layer {layer}: not recorded, since this SGLang has no {', '.join(paths)}")
+        warn_once(f"layer {layer}: without what hangs on {', '.join(paths)}, which this SGLang does not have")
     return attached
 
 
