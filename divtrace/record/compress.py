@@ -8,7 +8,18 @@ from divtrace.record.report import warn_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import BinaryIO
+    from typing import Any, BinaryIO, Protocol, Self
+
+    class Packed(Protocol):
+        """A stream that compresses what is written to it."""
+
+        def write(self, data: bytes, /) -> int:
+            """Takes plain bytes."""
+
+        def __enter__(self) -> Self: ...
+
+        def __exit__(self, kind: Any, error: Any, trace: Any, /) -> Any: ...
+
 
 _CHUNK = 1 << 18
 
@@ -46,7 +57,7 @@ def compress_file(path: str, method: str) -> str:
         return path
 
 
-def _compressor(raw: BinaryIO, method: str) -> BinaryIO:
+def _compressor(raw: BinaryIO, method: str) -> Packed:
     if method == "zstd":
         import zstandard
 
@@ -55,4 +66,4 @@ def _compressor(raw: BinaryIO, method: str) -> BinaryIO:
     import gzip
 
     # No name and no time in the header: the same events give the same bytes.
-    return gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0)  # type: ignore[return-value]
+    return gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0)

@@ -42,6 +42,17 @@ class Hook:
         """Whether it failed too often."""
         return self._failures >= _MOST_FAILURES
 
+    def around(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls the original with the hook around it."""
+        token = self.run_before(args, kwargs)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            self.run_failed(token, error, args, kwargs)
+            raise
+        self.run_after(token, result, args, kwargs)
+        return result
+
     def run_before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls `before`; None if that fails."""
         return None if self._before is None or self.off else self._guard(self._before, *args, **kwargs)
@@ -72,14 +83,7 @@ def wrap(original: Callable[..., Any], hook: Hook) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def hooked(*args: Any, **kwargs: Any) -> Any:
-        token = hook.run_before(args, kwargs)
-        try:
-            result = original(*args, **kwargs)
-        except BaseException as error:
-            hook.run_failed(token, error, args, kwargs)
-            raise
-        hook.run_after(token, result, args, kwargs)
-        return result
+        return hook.around(original, args, kwargs)
 
     setattr(hooked, MARK, hook.name)
     return hooked

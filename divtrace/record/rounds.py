@@ -38,6 +38,6 @@ class Rounds:
             found.round = 0
             found.chunk = 0
 
-    def finished(self, request: str) -> bool:
-        """Forgets a request; whether it was known."""
-        return self._requests.pop(request, None) is not None
+    def finished(self, request: str) -> RequestRounds | None:
+        """Forgets a request; where it stood, None if it was not known."""
+        return self._requests.pop(request, None)

@@ -9,6 +9,7 @@ the call, when it may block for good, and after it; an asynchronous one is compl
 
 from __future__ import annotations
 
+import functools
 from importlib import import_module
 
 from divtrace.record.collectives import CollectiveLog
@@ -82,9 +83,7 @@ class Watch:
                 return self._end(token, result)
             return result
 
-        hooked.__name__ = name
-        hooked.__doc__ = original.__doc__
-        hooked.__wrapped__ = original  # type: ignore[attr-defined]
+        functools.update_wrapper(hooked, original)
         setattr(hooked, MARK, id(self))
         self._originals[name] = original
         setattr(self._distributed, name, hooked)

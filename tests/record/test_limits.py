@@ -296,7 +296,7 @@ def test_a_file_that_goes_while_it_is_compressed_does_not_come_back(
     reached, go_on = threading.Event(), threading.Event()
     real_compressor = compress._compressor
 
-    def slow(raw: BinaryIO, method: str) -> BinaryIO:
+    def slow(raw: BinaryIO, method: str) -> object:
         reached.set()
         go_on.wait(30)
         return real_compressor(raw, method)

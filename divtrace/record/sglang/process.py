@@ -124,14 +124,7 @@ def _around(hook: Hook, skip: Callable[[], bool] | None) -> Callable[..., Any]:
         # Inside torch.compile the tracer must see the original and nothing else.
         if skip is not None and skip():
             return original(*args, **kwargs)
-        token = hook.run_before(args, kwargs)
-        try:
-            result = original(*args, **kwargs)
-        except BaseException as error:
-            hook.run_failed(token, error, args, kwargs)
-            raise
-        hook.run_after(token, result, args, kwargs)
-        return result
+        return hook.around(original, args, kwargs)
 
     return call
 

@@ -67,24 +67,30 @@ def next_draft(row: Row, site: str, step: int | None) -> dict[str, Any]:
 
 
 def layout_events(
-    rows: list[Row], step: int | None, input_ids: list[int], positions: list[int], slots: list[int] | None = None
+    rows: list[Row],
+    step: int | None,
+    starts: list[int],
+    input_ids: list[int],
+    positions: list[int],
+    slots: list[int] | None = None,
 ) -> list[dict[str, Any]]:
-    """Layout, plan and input of every row: one event for a prefill, three for a verify."""
+    """Layout, plan and input of every request: one event for a prefill, three for a verify.
+
+    `starts` are the row starts and the end; the device's own where it may hand out the drafts of a step unevenly.
+    """
     events = []
     for index, row in enumerate(rows):
-        part = slice(row.start, row.start + row.rows)
+        part = slice(starts[index], starts[index + 1])
         stage = "prefill" if row.prefill else "verify"
         layout = row.key(stage, "layout", step)
-        layout.update(row=index, seq_len=positions[row.start], positions=positions[part], kv_positions=positions[part])
+        layout.update(row=index, seq_len=positions[part][0], positions=positions[part])
         if slots is not None:
-            layout["kv_slots"] = slots[part]
-        else:
-            del layout["kv_positions"]
+            layout.update(kv_positions=positions[part], kv_slots=slots[part])
         events.append(layout)
         if row.prefill:
             continue
         tokens = input_ids[part]
-        events.append({**row.key(stage, "plan", step), "num_draft_tokens": row.rows, "verify_len": row.rows})
+        events.append({**row.key(stage, "plan", step), "num_draft_tokens": row.drafts + 1, "verify_len": len(tokens)})
         events.append({**row.key(stage, "input", step), "draft_root": tokens[0], "draft_tokens": tokens[1:]})
     return events
 

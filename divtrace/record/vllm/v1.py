@@ -7,8 +7,9 @@ Order in a step: `_update_states`, `_prepare_inputs`, the forward, `_sample`, th
 from __future__ import annotations
 
 from divtrace.record.deferred import record_later
-from divtrace.record.hooks import Hook, attach
-from divtrace.record.vllm.rows import Row, accept_events, decisions, layout_events, next_draft, plan_rows
+from divtrace.record.hooks import Hook
+from divtrace.record.vllm.rows import accept_events, decisions, layout_events, plan_rows
+from divtrace.record.vllm.runner import RunnerHooks, attach_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def attach_runner(state: WorkerState, runner: Any, layers: Sequence[str]) -> int:
     """Hooks the methods of one runner; returns how many were found."""
-    hooks = V1Hooks(state, runner)
+    hooks = V1Hooks(state, runner, layers)
     wanted = [
         ("_update_states", Hook("GPUModelRunner._update_states", before=hooks.update_states)),
         ("_prepare_inputs", Hook("GPUModelRunner._prepare_inputs", after=hooks.prepare_inputs)),
@@ -36,33 +37,18 @@ def attach_runner(state: WorkerState, runner: Any, layers: Sequence[str]) -> int
                 Hook("GPUModelRunner.propose_draft_token_ids", before=hooks.before_draft, after=hooks.draft),
             ),
         ]
-    hooks.stage_layer = "stage" in layers
-    return sum(attach(runner, name, hook) for name, hook in wanted)
+    return attach_all(runner, wanted)
 
 
-class V1Hooks:
-    """The hooks of one runner. Host values are read at once, device values through `record_later`."""
-
-    def __init__(self, state: WorkerState, runner: Any) -> None:
-        self._state = state
-        self._runner = runner
-        self._rows: list[Row] = []
-        self.stage_layer = True
+class V1Hooks(RunnerHooks):
+    """The hooks of one runner."""
 
     # Schedule ------------------------------------------------------------------------------------------------------
 
     def update_states(self, scheduler_output: Any) -> None:
         """A step begins: what the scheduler says of finished and preempted requests."""
-        state = self._state
-        step = state.begin_step()
-        for req in sorted(scheduler_output.finished_req_ids):
-            attempt = state.rounds.of(req).attempt
-            if state.rounds.finished(req):
-                state.recorder.event("schedule", "finished", req=req, step=step, attempt=attempt, finished="finished")
-        for req in sorted(scheduler_output.preempted_req_ids or ()):
-            attempt = state.rounds.of(req).attempt
-            state.recorder.event("schedule", "preempt", req=req, step=step, attempt=attempt, decision="retract")
-            state.rounds.retracted(req)
+        self._state.begin_step()
+        self._leave(scheduler_output.finished_req_ids, scheduler_output.preempted_req_ids)
 
     # Verify --------------------------------------------------------------------------------------------------------
 
@@ -87,13 +73,16 @@ class V1Hooks:
             batch_size=len(requests),
             extra={"control.has_prefill": prefill, "shape.logits": sum(row.drafts + 1 for row in self._rows)},
         )
-        if not self.stage_layer:
+        if not self._stage_layer:
             self._record_plans(step)
             return
         tensors = [runner.input_ids.gpu[:total], runner.positions[:total], *self._slot_mappings(total)]
         rows = self._rows
+        starts = [*(row.start for row in rows), total]
         events = sum(1 if row.prefill else 3 for row in rows)
-        record_later(state.recorder, state.device, tensors, events, lambda *values: layout_events(rows, step, *values))
+        record_later(
+            state.recorder, state.device, tensors, events, lambda *values: layout_events(rows, step, starts, *values)
+        )
 
     def _record_plans(self, step: int | None) -> None:
         for row in self._rows:
@@ -139,7 +128,7 @@ class V1Hooks:
         state = self._state
         state.site = "draft-forward"
         sampled = result.sampled_token_ids
-        rows = [(index, row) for index, row in enumerate(self._rows) if not row.partial]
+        rows = self._yielding()
         if sampled.shape[0] != len(self._rows):
             return
         everybody = self._rows
@@ -163,32 +152,6 @@ class V1Hooks:
             return "synthetic"
         return "greedy" if req in self._runner.input_batch.greedy_reqs else "sampling"
 
-    # Draft ---------------------------------------------------------------------------------------------------------
-
-    def before_draft(self, *_args: Any, **_kwargs: Any) -> None:
-        """Collectives from here on belong to the draft."""
-        self._state.site = "draft-forward"
-
-    def draft(self, _token: None, result: Any, *_args: Any, **_kwargs: Any) -> None:
-        """The drafts of the next round, which the next step verifies."""
-        state = self._state
-        state.site = "after-draft"
-        step = None if state.step is None else state.step + 1
-        site = f"{state.method.replace('_', '-')}-propose"
-        rows = [(index, row) for index, row in enumerate(self._rows) if not row.partial]
-        if isinstance(result, list):
-            for index, row in rows:
-                if index < len(result):
-                    state.recorder.event(**next_draft(row, site, step), draft_tokens=[int(t) for t in result[index]])
-        elif hasattr(result, "shape") and result.shape[0] == len(self._rows):
-            record_later(
-                state.recorder,
-                state.device,
-                [result],
-                len(rows),
-                lambda drafts: [{**next_draft(row, site, step), "draft_tokens": drafts[index]} for index, row in rows],
-            )
-
     # Commit --------------------------------------------------------------------------------------------------------
 
     def before_commit(self, *_args: Any, **_kwargs: Any) -> list[int]:
@@ -210,10 +173,6 @@ class V1Hooks:
             if not row.prefill:
                 fields.update(seq_len=before[index] - 1, commit_len=len(committed))
             state.recorder.event(**row.key("commit", "commit", state.step), **fields)
-
-    def failed(self, _token: None, error: BaseException, *_args: Any, **_kwargs: Any) -> None:
-        """An exception of this rank: vLLM drops those of all ranks but one."""
-        self._state.recorder.error(error, step=self._state.step)
 
 
 def _at_work(processor: Any) -> bool:

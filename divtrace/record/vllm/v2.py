@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from divtrace.record.deferred import record_later
 from divtrace.record.hooks import Hook, attach
-from divtrace.record.vllm.rows import Row, decided, decisions, next_draft, plan_rows
+from divtrace.record.vllm.rows import Row, decided, decisions, layout_events, plan_rows
+from divtrace.record.vllm.runner import RunnerHooks, attach_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def attach_runner(state: WorkerState, runner: Any, layers: Sequence[str]) -> int:
     """Hooks the methods of one runner; returns how many were found."""
-    hooks = V2Hooks(state, runner)
+    hooks = V2Hooks(state, runner, layers)
     wanted = [
         ("execute_model", Hook("gpu.GPUModelRunner.execute_model", before=hooks.execute, failed=hooks.failed)),
         ("sample_tokens", Hook("gpu.GPUModelRunner.sample_tokens", failed=hooks.failed)),
@@ -34,21 +35,17 @@ def attach_runner(state: WorkerState, runner: Any, layers: Sequence[str]) -> int
             ("sample", Hook("gpu.GPUModelRunner.sample", before=hooks.before_sample, after=hooks.sample)),
             ("postprocess_sampled", Hook("gpu.GPUModelRunner.postprocess_sampled", after=hooks.commit)),
         ]
-    hooks.stage_layer = "stage" in layers
-    return sum(attach(runner, name, hook) for name, hook in wanted)
+    return attach_all(runner, wanted)
 
 
-class V2Hooks:
+class V2Hooks(RunnerHooks):
     """The hooks of one runner."""
 
-    def __init__(self, state: WorkerState, runner: Any) -> None:
-        self._state = state
-        self._runner = runner
-        self._rows: list[Row] = []
+    def __init__(self, state: WorkerState, runner: Any, layers: Sequence[str]) -> None:
+        super().__init__(state, runner, layers)
         self._by_state: dict[int, Row] = {}
         """The same by the index of the request's state, for calls that see a part of the batch."""
         self._seen: set[str] = set()
-        self.stage_layer = True
 
     def execute(self, scheduler_output: Any, *_args: Any, dummy_run: bool = False, **_kwargs: Any) -> None:
         """A step begins. Dummy runs of idle ranks and of the warm-up have no requests."""
@@ -63,7 +60,7 @@ class V2Hooks:
             num_tokens=int(scheduler_output.total_num_scheduled_tokens),
             about_to_block=True,
         )
-        if self.stage_layer:
+        if self._stage_layer:
             self._attach_late(
                 "speculator", "propose", Hook("gpu.Speculator.propose", before=self.before_draft, after=self.draft)
             )
@@ -78,17 +75,7 @@ class V2Hooks:
 
     def finish(self, scheduler_output: Any) -> None:
         """What the scheduler says of finished and preempted requests."""
-        state = self._state
-        for req in sorted(scheduler_output.preempted_req_ids or ()):
-            attempt = state.rounds.of(req).attempt
-            state.recorder.event("schedule", "preempt", req=req, step=state.step, attempt=attempt, decision="retract")
-            state.rounds.retracted(req)
-        for req in sorted(scheduler_output.finished_req_ids):
-            attempt = state.rounds.of(req).attempt
-            if state.rounds.finished(req):
-                state.recorder.event(
-                    "schedule", "finished", req=req, step=state.step, attempt=attempt, finished="finished"
-                )
+        self._leave(scheduler_output.finished_req_ids, scheduler_output.preempted_req_ids)
 
     def prepare_inputs(self, _token: None, batch: Any, *_args: Any, **_kwargs: Any) -> None:
         """The batch in row order and its sizes."""
@@ -117,12 +104,12 @@ class V2Hooks:
         if [row.req for row in rows] != list(batch.req_ids):
             return
         slots = result[1]
-        tensors = [batch.input_ids[:total], batch.positions[:total], batch.query_start_loc[: len(rows) + 1]]
+        tensors = [batch.query_start_loc[: len(rows) + 1], batch.input_ids[:total], batch.positions[:total]]
         if hasattr(slots, "shape") and len(slots.shape) == 2:
             tensors.append(slots[0][:total])
         count = sum(1 if row.prefill else 3 for row in rows)
         record_later(
-            self._state.recorder, self._state.device, tensors, count, lambda *values: _layouts(rows, step, *values)
+            self._state.recorder, self._state.device, tensors, count, lambda *values: layout_events(rows, step, *values)
         )
 
     def before_sample(self, *_args: Any, **_kwargs: Any) -> None:
@@ -183,27 +170,6 @@ class V2Hooks:
             lambda tokens, numbers: _accepts(rows, step, tokens, numbers),
         )
 
-    def before_draft(self, *_args: Any, **_kwargs: Any) -> None:
-        """Collectives from here on belong to the draft."""
-        self._state.site = "draft-forward"
-
-    def draft(self, _token: None, result: Any, *_args: Any, **_kwargs: Any) -> None:
-        """The drafts of the next round, which the next step verifies."""
-        state = self._state
-        state.site = "after-draft"
-        if not hasattr(result, "shape") or result.shape[0] < len(self._rows):
-            return
-        step = None if state.step is None else state.step + 1
-        site = f"{state.method.replace('_', '-')}-propose"
-        rows = [(index, row) for index, row in enumerate(self._rows) if not row.partial]
-        record_later(
-            state.recorder,
-            state.device,
-            [result],
-            len(rows),
-            lambda drafts: [{**next_draft(row, site, step), "draft_tokens": drafts[index]} for index, row in rows],
-        )
-
     def commit(
         self, _token: None, _result: Any, idx_mapping: Any, sampled_tokens: Any, num_sampled: Any, *_a: Any, **_k: Any
     ) -> None:
@@ -220,37 +186,6 @@ class V2Hooks:
             len(rows),
             lambda *values: _commits(rows, step, *values),
         )
-
-    def failed(self, _token: None, error: BaseException, *_args: Any, **_kwargs: Any) -> None:
-        """An exception of this rank."""
-        self._state.recorder.error(error, step=self._state.step)
-
-
-def _layouts(
-    rows: list[Row],
-    step: int | None,
-    input_ids: list[int],
-    positions: list[int],
-    starts: list[int],
-    slots: list[int] | None = None,
-) -> list[dict[str, Any]]:
-    events = []
-    for index, row in enumerate(rows):
-        # The device may hand out the drafts of a step unevenly, so its own row starts count.
-        part = slice(starts[index], starts[index + 1])
-        stage = "prefill" if row.prefill else "verify"
-        layout = row.key(stage, "layout", step)
-        layout.update(row=index, seq_len=positions[part][0], positions=positions[part])
-        if slots is not None:
-            layout.update(kv_positions=positions[part], kv_slots=slots[part])
-        events.append(layout)
-        if row.prefill:
-            continue
-        tokens = input_ids[part]
-        width = len(tokens)
-        events.append({**row.key(stage, "plan", step), "num_draft_tokens": row.drafts + 1, "verify_len": width})
-        events.append({**row.key(stage, "input", step), "draft_root": tokens[0], "draft_tokens": tokens[1:]})
-    return events
 
 
 def _targets(
