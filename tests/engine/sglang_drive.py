@@ -216,6 +216,8 @@ def drive(engine: Engine, group: Any) -> None:
         grammar_retained_tokens=None,
     )
     assert engine.resolve(result, batch) == [[5, 6, 1], [3]]
+    engine.forward(batch_of(requests, "decode"))
+    drive_ngram(requests)
     drive_collectives(group)
     drive_failure(engine, requests)
 
@@ -306,6 +308,7 @@ def drive_eagle(requests: list[Request]) -> None:
         retrieve_index=torch.arange(8).reshape(2, 4),
         retrieve_next_token=torch.tensor([[1, 2, 3, -1]] * 2),
         retrieve_next_sibling=torch.full((2, 4), -1),
+        positions=torch.tensor([3, 4, 5, 6, 2, 3, 4, 5]),
     )  # fmt: skip
     target = torch.tensor([5, 6, 1, 2, 3, 0, 0, 0])
     logits = torch.nn.functional.one_hot(target, 16).float()
@@ -322,32 +325,75 @@ def drive_eagle(requests: list[Request]) -> None:
 
 
 def verify_round(batch: Any, verify: Any, logits: Any) -> Any:
-    """`run_eagle_verify` with its own accept and bookkeeping; planning and the model's forward are stand-ins."""
+    """`run_eagle_verify` with its own accept and bookkeeping; planning and the model are stand-ins."""
     import contextlib
 
+    import torch
     from sglang.kernels.ops.speculative import eagle
     from sglang.srt.speculative import eagle_worker_common
 
     eagle._is_cpu = False
     batch.spec_info = verify
-    batch.input_ids = batch.out_cache_loc = verify.draft_token
+    batch.input_ids, batch.out_cache_loc = verify.draft_token, torch.arange(8)
     batch.req_pool_indices = batch.seq_lens
     batch.has_grammar = batch.return_logprob = False
     batch.hisparse_coordinator = batch.mamba_track_indices = None
-    eagle_worker_common.eagle_prepare_for_verify = lambda *_: (SimpleNamespace(), False)
+    planned = forward_batch(batch.reqs, verify)
+    eagle_worker_common.eagle_prepare_for_verify = lambda *_: (planned, False)
     eagle_worker_common.record_stream_for_v2_verify = eagle_worker_common.record_stream_each = lambda *_: None
     eagle_worker_common.commit_mamba_states_after_verify = lambda *_, **__: None
-    forward = SimpleNamespace(logits_output=logits, routed_experts_output=None, indexer_topk_output=None)
-    worker = SimpleNamespace(
-        forward_batch_generation=lambda **_: forward,
-        model_runner=SimpleNamespace(watermark_state=None, attn_backend=SimpleNamespace(verify_mask=None)),
-    )
     return eagle_worker_common.run_eagle_verify(
-        batch, target_worker=worker, req_to_token_pool=None,
+        batch, target_worker=target_worker(logits), req_to_token_pool=None,
         token_to_kv_pool_allocator=SimpleNamespace(get_kvcache=SimpleNamespace), plan_stream=None,
         plan_stream_ctx=contextlib.nullcontext(), topk=1, num_draft_tokens=4, device="cpu",
         metadata_ready_pre_pad=False, finalize_tree_path=True,
     )  # fmt: skip
+
+
+def forward_batch(requests: list[Request], verify: Any) -> Any:
+    import torch
+
+    return SimpleNamespace(
+        rids=[request.rid for request in requests], spec_info=verify, positions=verify.positions,
+        input_ids=verify.draft_token, out_cache_loc=torch.arange(100, 108),
+        apply_deprecated_skip_attn_backend_init=lambda _: None,
+    )  # fmt: skip
+
+
+def target_worker(logits: Any) -> Any:
+    """SGLang's worker around a model that always gives the same logits."""
+    from functools import partial
+
+    from sglang.srt.managers.tp_worker import TpModelWorker
+
+    out = SimpleNamespace(
+        logits_output=logits, can_run_graph=False, routed_experts_output=None, indexer_topk_output=None,
+        expert_distribution_metrics=None,
+    )  # fmt: skip
+    worker = SimpleNamespace(
+        is_dllm=lambda: False,
+        pp_group=SimpleNamespace(is_last_rank=True),
+        model_runner=SimpleNamespace(
+            watermark_state=None, attn_backend=SimpleNamespace(verify_mask=None), forward=lambda *_, **__: out
+        ),
+    )
+    worker.forward_batch_generation = partial(TpModelWorker.forward_batch_generation, worker)
+    return worker
+
+
+def drive_ngram(requests: list[Request]) -> None:
+    """The verify of a tree that has no `topk`: a root with two children, the first of which has one."""
+    import torch
+    from sglang.srt.speculative.ngram_info import NgramVerifyInput
+
+    verify = NgramVerifyInput(
+        draft_token=torch.tensor([1, 5, 6, 7, 3, 9, 8, 7]), custom_mask=torch.ones(1),
+        positions=torch.tensor([6, 7, 7, 8, 3, 4, 4, 5]), retrieve_index=torch.arange(8).reshape(2, 4),
+        retrieve_next_token=torch.tensor([[1, 3, -1, -1]] * 2),
+        retrieve_next_sibling=torch.tensor([[-1, 2, -1, -1]] * 2), draft_token_num=4,
+    )  # fmt: skip
+    worker = target_worker(None)
+    worker.forward_batch_generation(None, forward_batch=forward_batch(requests, verify), is_verify=True)
 
 
 def drive_publish() -> None:

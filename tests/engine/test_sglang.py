@@ -119,13 +119,13 @@ def test_every_sync_site_has_values_before_and_after(written: Written, slug: str
     assert {(tuple(event.comm_ranks or ()), event.src) for event in synced} == {((0, 1), 0)}
 
 
-def one(written: Written, stage: str, site: str, req: str) -> object:
-    """The values that both ranks recorded at a place, which have to be the same."""
+def one(written: Written, stage: str, site: str, req: str, step: int = 3) -> object:
+    """The values that both ranks recorded at a place of a step, which have to be the same."""
     skipped = ("seq", "ts", "rank", "step", "stage", "site", "req", "n", "phase", "round")
     found = [
         {name: value for name in event.__struct_fields__ if (value := getattr(event, name)) is not None}
         for event in written.events
-        if (event.stage, event.site, event.req, event.phase) == (stage, site, req, None)
+        if (event.stage, event.site, event.req, event.phase, event.step) == (stage, site, req, None, step)
     ]
     values = [{name: value for name, value in event.items() if name not in skipped} for event in found]
     assert len(values) == 2, values
@@ -149,6 +149,28 @@ def test_eagle_sample(written: Written) -> None:
     accept = {"branch": "greedy", "accept_path": [0, 1, 2], "correct_len": 2, "bonus": 1}
     assert one(written, "accept", "eagle-greedy", "A") == accept
     assert one(written, "verify", "target", "A") == {"branch": "greedy", "target_tokens": [5, 6, 1, 2]}
+
+
+def test_the_verify_of_a_chain_has_slots(written: Written) -> None:
+    assert one(written, "verify", "input", "A") == {
+        "draft_root": 4,
+        "draft_tokens": [5, 6, 7],
+        "num_draft_tokens": 4,
+    }
+    layout = one(written, "verify", "layout", "B")
+    positions = [2, 3, 4, 5]
+    expected = {"row": 1, "seq_len": 2, "positions": positions, "kv_positions": positions}
+    assert layout == {**expected, "kv_slots": [104, 105, 106, 107]}
+
+
+def test_the_verify_of_an_irregular_tree_has_parents_and_no_slots(written: Written) -> None:
+    assert one(written, "verify", "input", "A", step=4) == {
+        "draft_root": 1,
+        "draft_tokens": [5, 6, 7],
+        "draft_parents": [0, 0, 1],
+        "num_draft_tokens": 4,
+    }
+    assert one(written, "verify", "layout", "B", step=4) == {"row": 1, "seq_len": 3, "positions": [3, 4, 4, 5]}
 
 
 def test_the_commit_of_eagle_on_the_device(written: Written) -> None:

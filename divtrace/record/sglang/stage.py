@@ -81,11 +81,14 @@ class StageHooks:
             return
         tensors = [ids.reshape(-1, width), positions.reshape(-1, width)]
         slots = source.out_cache_loc
-        if int(getattr(spec, "topk", 1) or 1) == 1 and slots is not None and slots.numel() == positions.numel():
+        chain = _is_chain(spec)
+        if not chain:
+            tensors += [links.reshape(-1, width) for links in (spec.retrieve_next_token, spec.retrieve_next_sibling)]
+        elif slots is not None and slots.numel() == positions.numel():
             tensors.append(slots.reshape(-1, width))
         keys = self._keys("verify", "layout", requests)
         inputs = self._keys("verify", "input", requests)
-        self._later(tensors, 2 * len(keys), lambda *values: _layouts(keys, inputs, width, *values))
+        self._later(tensors, 2 * len(keys), lambda *values: _layouts(keys, inputs, width, chain, *values))
 
     def verified(self, _token: None, _result: Any, *_args: Any, **_kwargs: Any) -> None:
         """The target's forward is queued; what follows is the accept and the next draft."""
@@ -275,25 +278,29 @@ def _layouts(
     keys: list[dict[str, Any]],
     inputs: list[dict[str, Any]],
     width: int,
+    chain: bool,
     ids: list[list[int]],
     positions: list[list[int]],
-    slots: list[list[int]] | None = None,
+    *more: list[list[int]],
 ) -> list[dict[str, Any]]:
     events = []
     for row, key in enumerate(keys):
         layout = {**key, "row": row, "seq_len": positions[row][0], "positions": positions[row]}
-        if slots is not None:
-            layout.update(kv_positions=positions[row], kv_slots=slots[row])
-        events.append(layout)
-        events.append(
-            {
-                **inputs[row],
-                "draft_root": ids[row][0],
-                "draft_tokens": ids[row][1:],
-                "num_draft_tokens": width,
-            }
-        )
+        verified = {**inputs[row], "draft_root": ids[row][0], "draft_tokens": ids[row][1:], "num_draft_tokens": width}
+        if not chain:
+            # Nodes of a tree share positions, so slots and positions do not pair up.
+            children, siblings = more
+            verified["draft_parents"] = tree_parents(children[row], siblings[row])
+        elif more:
+            layout.update(kv_positions=positions[row], kv_slots=more[0][row])
+        events += [layout, verified]
     return events
+
+
+def _is_chain(spec: Any) -> bool:
+    """Whether the verified nodes are a chain. NGRAM has no `topk`; its trees branch as its corpus does."""
+    topk = getattr(spec, "tree_topk", None)
+    return int(getattr(spec, "topk", None) or 1 if topk is None else topk) == 1
 
 
 def _drafts(

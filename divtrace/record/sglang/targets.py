@@ -68,7 +68,17 @@ TARGETS: tuple[Target, ...] = (
         "stage",
         f"{MANAGERS}.tp_worker.TpModelWorker.forward_batch_generation",
         ("self", "batch", "forward_batch", "pp_proxy_tensors", "is_verify"),
-        ("rids", "positions", "out_cache_loc", "input_ids", "draft_token_num", "topk"),
+        (
+            "rids",
+            "positions",
+            "out_cache_loc",
+            "input_ids",
+            "draft_token_num",
+            "topk",
+            "tree_topk",
+            "retrieve_next_token",
+            "retrieve_next_sibling",
+        ),
     ),
     Target(
         "eagle_sample",
