@@ -17,7 +17,8 @@ from divtrace.record.device import CpuDevice, StreamDevice, device_name, open_de
 from divtrace.record.hooks import Hook, attach, wrap
 from divtrace.record.rounds import Rounds
 from divtrace.record.settings import ensure_run_name, run_name
-from divtrace.record.sglang.stage import tree_parents
+from divtrace.record.sglang.process import layers_for
+from divtrace.record.sglang.rows import tree_parents
 from divtrace.record.source import Source, Target
 from record.reading import child, finish, read
 
@@ -316,6 +317,11 @@ def test_a_source_tells_what_a_target_lacks(tmp_path: Path) -> None:
 
 
 # Plugins -------------------------------------------------------------------------------------------------------------
+
+
+def test_uno_is_not_recorded_through_the_functions_of_eagle() -> None:
+    assert layers_for("UNO", ("base", "stage", "sync")) == ("base", "sync")
+    assert layers_for("EAGLE", ("base", "stage")) == ("base", "stage")
 
 
 @pytest.mark.parametrize("plugin", ["sglang", "vllm"])

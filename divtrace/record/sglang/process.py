@@ -82,10 +82,25 @@ def record_scheduler(scheduler: Any) -> ProcessState | None:
     state = ProcessState(recorder, open_device(torch, name))
     scheduler._divtrace = state
     state.sync_ranks = _sync_ranks()
-    attached = register(state, settings.layers)
-    recorder.event("init", "spec-config", extra={"info.layers": ",".join(settings.layers), "info.hooks": attached})
-    inform(f"SGLang is recorded: {attached} hooks, layers {', '.join(settings.layers)}")
+    layers = layers_for(_algorithm(scheduler), settings.layers)
+    attached = register(state, layers)
+    recorder.event("init", "spec-config", extra={"info.layers": ",".join(layers), "info.hooks": attached})
+    inform(f"SGLang is recorded: {attached} hooks, layers {', '.join(layers)}")
     return state
+
+
+def layers_for(algorithm: str | None, layers: tuple[str, ...]) -> tuple[str, ...]:
+    """The layers to record for an algorithm.
+
+    UNO goes through EAGLE's functions with lengths and roots that stand one further than the request, so what they say
+    does not fit its commits. It runs on one rank only, where there is nothing to compare.
+    """
+    return tuple(layer for layer in layers if layer != "stage") if algorithm == "UNO" else layers
+
+
+def _algorithm(scheduler: Any) -> str | None:
+    algorithm = getattr(scheduler, "spec_algorithm", None)
+    return getattr(algorithm, "name", None) or (str(algorithm) if algorithm is not None else None)
 
 
 def register(state: ProcessState, layers: tuple[str, ...]) -> int:
@@ -192,12 +207,11 @@ def _meta(torch: Any, scheduler: Any, device: str) -> dict[str, Any]:
         world = 0
     initialised = torch.distributed.is_available() and torch.distributed.is_initialized()
     nodes = int(getattr(getattr(scheduler, "server_args", None), "nnodes", 1) or 1)
-    algorithm = getattr(scheduler, "spec_algorithm", None)
     return {
         "run": run_name(several_nodes=nodes > 1),
         "world": world,
         "engine": {"name": "sglang", "version": getattr(import_module("sglang.version"), "__version__", None)},
-        "algorithm": getattr(algorithm, "name", None) or (str(algorithm) if algorithm is not None else None),
+        "algorithm": _algorithm(scheduler),
         "device": device,
         "backend": str(torch.distributed.get_backend()) if initialised else backend_name(device),
         "parallel": sizes,

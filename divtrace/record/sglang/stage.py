@@ -10,6 +10,15 @@ import os
 
 from divtrace.record.deferred import record_later
 from divtrace.record.hooks import Hook
+from divtrace.record.sglang.rows import (
+    accept_events,
+    commit_events,
+    dflash_events,
+    draft_events,
+    dspark_events,
+    layout_events,
+    published_events,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +97,7 @@ class StageHooks:
             tensors.append(slots.reshape(-1, width))
         keys = self._keys("verify", "layout", requests)
         inputs = self._keys("verify", "input", requests)
-        self._later(tensors, 2 * len(keys), lambda *values: _layouts(keys, inputs, width, chain, *values))
+        self._later(tensors, 2 * len(keys), lambda *values: layout_events(keys, inputs, width, chain, *values))
 
     def verified(self, _token: None, _result: Any, *_args: Any, **_kwargs: Any) -> None:
         """The target's forward is queued; what follows is the accept and the next draft."""
@@ -110,7 +119,7 @@ class StageHooks:
         tensors = [result.draft_token.reshape(-1, width)]
         if int(result.topk) != 1:
             tensors += [result.retrieve_next_token, result.retrieve_next_sibling]
-        self._later(tensors, len(keys), lambda *values: _drafts(keys, *values))
+        self._later(tensors, len(keys), lambda *values: draft_events(keys, *values))
 
     def eagle_sample(
         self,
@@ -149,7 +158,7 @@ class StageHooks:
             for key in targets:
                 key["branch"] = branch
             count *= 2
-        self._later(tensors, count, lambda *values: _accepts(keys, targets, width, *values))
+        self._later(tensors, count, lambda *values: accept_events(keys, targets, width, *values))
 
     def eagle_commit(
         self,
@@ -159,21 +168,19 @@ class StageHooks:
         *,
         topk: int = 1,
         finalize_tree_path: bool = False,
-        uno_target_max_top_k: Any = None,
         **_kwargs: Any,
     ) -> None:
         """The commit on the device, which the scheduler settles one forward later, if it lives to see that."""
         requests = [request.rid for request in batch.reqs or ()]
         accepted, width = result.accept_lens, int(result.speculative_num_draft_tokens)
-        # UNO verifies one position later and commits one token more; it has one rank only.
-        if not requests or accepted.shape[0] != len(requests) or uno_target_max_top_k is not None:
+        if not requests or accepted.shape[0] != len(requests):
             return
         tensors = [batch.seq_lens, accepted, result.new_seq_lens]
         # Without the compaction of an accepted path the tokens of a tree are not in a row.
         if (int(topk) == 1 or finalize_tree_path) and result.next_token_ids.numel() == width * len(requests):
             tensors.append(result.next_token_ids.reshape(-1, width))
         keys = self._keys("commit", "eagle", requests)
-        self._later(tensors, len(keys), lambda *values: _commits(keys, *values))
+        self._later(tensors, len(keys), lambda *values: commit_events(keys, *values))
 
     # All algorithms ------------------------------------------------------------------------------------------------
 
@@ -185,7 +192,7 @@ class StageHooks:
         if int(future_indices.shape[0]) != len(requests) or int(new_seq_lens.shape[0]) != len(requests):
             return
         keys = self._keys("commit", "publish", requests)
-        self._later([new_seq_lens], len(keys), lambda lengths: _published(keys, lengths))
+        self._later([new_seq_lens], len(keys), lambda lengths: published_events(keys, lengths))
 
     # DSpark --------------------------------------------------------------------------------------------------------
 
@@ -232,7 +239,7 @@ class StageHooks:
         ]
         if layout is not None:
             tensors.append(layout.verify_lens[:bs])
-        self._later(tensors, len(requests) * len(_DSPARK_SITES), lambda *values: _dspark_rounds(keys, *values))
+        self._later(tensors, len(requests) * len(_DSPARK_SITES), lambda *values: dspark_events(keys, *values))
 
     # DFlash --------------------------------------------------------------------------------------------------------
 
@@ -259,7 +266,7 @@ class StageHooks:
         for key in keys:
             key[1]["branch"] = "simulated" if self._simulated else "greedy" if greedy else "sampling"
         tensors = [candidates, prefix_lens[:bs], accept_len[:bs], bonus[:bs], commit_lens[:bs], out_tokens[:bs]]
-        self._later(tensors, len(requests) * len(_DFLASH_SITES), lambda *values: _dflash_rounds(keys, *values))
+        self._later(tensors, len(requests) * len(_DFLASH_SITES), lambda *values: dflash_events(keys, *values))
 
 
 def _simulated() -> bool:
@@ -274,152 +281,7 @@ _DSPARK_SITES = (("draft", "dspark"), ("verify", "dspark-plan"), ("accept", "dsp
 _DFLASH_SITES = (("draft", "dflash"), ("accept", "dflash"), ("commit", "dflash"))
 
 
-def _layouts(
-    keys: list[dict[str, Any]],
-    inputs: list[dict[str, Any]],
-    width: int,
-    chain: bool,
-    ids: list[list[int]],
-    positions: list[list[int]],
-    *more: list[list[int]],
-) -> list[dict[str, Any]]:
-    events = []
-    for row, key in enumerate(keys):
-        layout = {**key, "row": row, "seq_len": positions[row][0], "positions": positions[row]}
-        verified = {**inputs[row], "draft_root": ids[row][0], "draft_tokens": ids[row][1:], "num_draft_tokens": width}
-        if not chain:
-            # Nodes of a tree share positions, so slots and positions do not pair up.
-            children, siblings = more
-            verified["draft_parents"] = tree_parents(children[row], siblings[row])
-        elif more:
-            layout.update(kv_positions=positions[row], kv_slots=more[0][row])
-        events += [layout, verified]
-    return events
-
-
 def _is_chain(spec: Any) -> bool:
     """Whether the verified nodes are a chain. NGRAM has no `topk`; its trees branch as its corpus does."""
     topk = getattr(spec, "tree_topk", None)
     return int(getattr(spec, "topk", None) or 1 if topk is None else topk) == 1
-
-
-def _drafts(
-    keys: list[dict[str, Any]],
-    tokens: list[list[int]],
-    children: list[list[int]] | None = None,
-    siblings: list[list[int]] | None = None,
-) -> list[dict[str, Any]]:
-    events = []
-    for row, key in enumerate(keys):
-        event = {**key, "draft_root": tokens[row][0], "draft_tokens": tokens[row][1:]}
-        if children is not None and siblings is not None:
-            event["draft_parents"] = tree_parents(children[row], siblings[row])
-        events.append(event)
-    return events
-
-
-def tree_parents(first_child: list[int], next_sibling: list[int]) -> list[int]:
-    """The parent of every node but the root, from first-child and next-sibling links (-1: none).
-
-    Raises:
-        ValueError: the links are no tree over all nodes.
-    """
-    parents = [-1] * len(first_child)
-    for node, child in enumerate(first_child):
-        while child != -1:
-            if not 0 < child < len(parents) or parents[child] != -1:
-                raise ValueError(f"node {child} of a draft tree has two parents or does not exist")
-            parents[child] = node
-            child = next_sibling[child]
-    if -1 in parents[1:]:
-        raise ValueError("a node of a draft tree has no parent")
-    return parents[1:]
-
-
-def _accepts(
-    keys: list[dict[str, Any]],
-    targets: list[dict[str, Any]],
-    width: int,
-    predict: list[int],
-    accept_lens: list[int],
-    accept_index: list[list[int]],
-    target_tokens: list[list[int]] | None = None,
-) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = []
-    if target_tokens is not None:
-        events += [{**key, "target_tokens": target_tokens[row]} for row, key in enumerate(targets)]
-    for row, key in enumerate(keys):
-        nodes = accept_index[row][: accept_lens[row]]
-        events.append(
-            {
-                **key,
-                "accept_path": [node - row * width for node in nodes],
-                "correct_len": accept_lens[row] - 1,
-                "bonus": predict[nodes[-1]],
-            }
-        )
-    return events
-
-
-def _commits(
-    keys: list[dict[str, Any]],
-    before: list[int],
-    accepted: list[int],
-    after: list[int],
-    tokens: list[list[int]] | None = None,
-) -> list[dict[str, Any]]:
-    events = []
-    for row, key in enumerate(keys):
-        event = {**key, "seq_len": before[row], "commit_len": accepted[row], "new_seq_len": after[row]}
-        if tokens is not None:
-            event["out_tokens"] = tokens[row][: accepted[row]]
-        events.append(event)
-    return events
-
-
-def _published(keys: list[dict[str, Any]], lengths: list[int]) -> list[dict[str, Any]]:
-    return [{**key, "new_seq_len": length} for key, length in zip(keys, lengths, strict=True)]
-
-
-def _dspark_rounds(
-    keys: list[list[dict[str, Any]]],
-    ids: list[list[int]],
-    prefix: list[int],
-    correct: list[int],
-    trimmed: list[int],
-    bonus: list[int],
-    committed: list[int],
-    verify_lens: list[int] | None = None,
-) -> list[dict[str, Any]]:
-    events = []
-    for row, (draft, plan, accept, commit) in enumerate(keys):
-        width = len(ids[row])
-        plan.update(num_draft_tokens=width, verify_len=width if verify_lens is None else verify_lens[row])
-        plan["seq_len"] = prefix[row]
-        events += [
-            {**draft, "draft_root": ids[row][0], "draft_tokens": ids[row][1:]},
-            plan,
-            {**accept, "correct_len": correct[row], "bonus": bonus[row], "cap_trim_len": trimmed[row]},
-            {**commit, "seq_len": prefix[row], "commit_len": committed[row]},
-        ]
-    return events
-
-
-def _dflash_rounds(
-    keys: list[list[dict[str, Any]]],
-    ids: list[list[int]],
-    prefix: list[int],
-    accepted: list[int],
-    bonus: list[int],
-    committed: list[int],
-    out_tokens: list[list[int]],
-) -> list[dict[str, Any]]:
-    events = []
-    for row, (draft, accept, commit) in enumerate(keys):
-        tokens = out_tokens[row][: committed[row]]
-        events += [
-            {**draft, "draft_root": ids[row][0], "draft_tokens": ids[row][1:], "num_draft_tokens": len(ids[row])},
-            {**accept, "correct_len": accepted[row], "bonus": bonus[row]},
-            {**commit, "seq_len": prefix[row], "commit_len": committed[row], "out_tokens": tokens},
-        ]
-    return events

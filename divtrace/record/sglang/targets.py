@@ -98,7 +98,7 @@ TARGETS: tuple[Target, ...] = (
         "eagle_commit",
         "stage",
         f"{SPECULATIVE}.eagle_worker_common.run_eagle_verify",
-        ("batch", "topk", "finalize_tree_path", "uno_target_max_top_k"),
+        ("batch", "topk", "finalize_tree_path"),
         ("seq_lens", "accept_lens", "new_seq_lens", "next_token_ids", "speculative_num_draft_tokens"),
     ),
     Target(
