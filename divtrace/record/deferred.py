@@ -65,9 +65,9 @@ def record_later(
 ) -> None:
     """Records `count` events from the values that the tensors have at this point of the current stream.
 
-    A full queue costs no copy.
+    A full queue costs no copy, and a captured graph gets none of ours.
     """
-    if count > 0 and recorder.active and recorder.room_for(count):
+    if count > 0 and recorder.active and not device.capturing() and recorder.room_for(count):
         copies = device.copy(tensors)
         values = sum(int(tensor.numel()) for tensor in tensors)
         recorder.later(DeferredEvents(recorder.reserve(count), copies, build, values))

@@ -17,8 +17,9 @@ from divtrace.record.device import CpuDevice, StreamDevice, device_name, open_de
 from divtrace.record.hooks import Hook, attach, wrap
 from divtrace.record.rounds import Rounds
 from divtrace.record.settings import ensure_run_name, run_name
-from divtrace.record.sglang.process import layers_for
+from divtrace.record.sglang.process import ProcessState, layers_for
 from divtrace.record.sglang.rows import tree_parents
+from divtrace.record.sglang.stage import StageHooks
 from divtrace.record.source import Source, Target
 from record.reading import child, finish, read
 
@@ -235,12 +236,25 @@ def test_values_that_never_arrive_leave_a_gap_and_no_empty_decision(tmp_path: Pa
     assert read(tmp_path).seqs == [1, 2]
 
 
+class Untouchable(Tensor):
+    def clone(self) -> Tensor:
+        raise AssertionError("a kernel went into the captured graph")
+
+
 def test_nothing_is_added_to_a_stream_that_captures_a_graph(tmp_path: Path) -> None:
     device = open_device(fake_torch("cuda", capturing=True))
     with Recorder(tmp_path, rank=0) as recorder:
         log = CollectiveLog(recorder, device, lambda: (1, "x"))
         assert log.begin("all_reduce", "tp", [0, 1]) is None
         log.done(None)
+        record_later(recorder, device, [Untouchable([1])], 1, lambda _: [{"stage": "accept"}])
+        stage = StageHooks(ProcessState(recorder, device))
+        rows = SimpleNamespace(shape=(1,))
+        logits = SimpleNamespace(next_token_logits=SimpleNamespace(shape=(2,), argmax=None))
+        batch = SimpleNamespace(
+            reqs=[SimpleNamespace(rid="A")], sampling_info=SimpleNamespace(is_all_greedy=True), seq_lens=None
+        )
+        stage.eagle_sample(None, (rows, rows, rows), SimpleNamespace(draft_token_num=2), batch, logits)
     assert [event.site for event in read(tmp_path).events] == ["end"]
 
 

@@ -50,8 +50,7 @@ class StageHooks:
         self._simulated = _simulated()
 
     def _later(self, tensors: Sequence[Any], count: int, build: Callable[..., list[dict[str, Any]]]) -> None:
-        if not self._state.device.capturing():
-            record_later(self._state.recorder, self._state.device, tensors, count, build)
+        record_later(self._state.recorder, self._state.device, tensors, count, build)
 
     def _keys(self, stage: str, site: str, requests: Sequence[Any]) -> list[dict[str, Any]]:
         return [self._state.key(stage, site, str(request)) for request in requests]
@@ -134,7 +133,7 @@ class StageHooks:
         """The accept, after any broadcast: path, length and bonus; greedy, also the target's own tokens."""
         requests = [request.rid for request in batch.reqs or ()]
         predict, accept_lens, accept_index = result
-        if not requests or accept_lens.shape[0] != len(requests):
+        if not requests or accept_lens.shape[0] != len(requests) or self._state.device.capturing():
             return
         width = int(verify_input.draft_token_num)
         greedy = bool(batch.sampling_info.is_all_greedy)

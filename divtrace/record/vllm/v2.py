@@ -176,7 +176,7 @@ class V2Hooks(RunnerHooks):
         """The request states after the step, on the device."""
         state, step = self._state, self._state.step
         rows = [(index, row) for index, row in enumerate(self._rows) if not row.partial]
-        if num_sampled.shape[0] != len(self._rows):
+        if num_sampled.shape[0] != len(self._rows) or state.device.capturing():
             return
         computed = self._runner.req_states.num_computed_tokens.gpu[idx_mapping]
         record_later(
