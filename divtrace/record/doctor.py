@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Measured on a real vLLM run with a draft model (docs/recording.md): layout, plan, input, target, accept, commit and
 # draft of one request in one round, and the two events of one collective.
 ROUND_BYTES = 1400
-COLLECTIVE_BYTES = 340
+COLLECTIVE_BYTES = 400
 BATCH_BYTES = 600
 GZIP_RATIO = 8
 
