@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from divtrace.evidence.dump_schema import Entry, RawDump, Sizes, Status
 from divtrace.evidence.facts import Communicator, Operation, Place, State
@@ -172,15 +171,21 @@ def build_dump(raw: RawDump, path: str, rank: int | None) -> Dump:
     comms: list[Communicator] = []
     lanes: dict[Communicator, Lane] = {}
     lane_list: list[Lane] = []
-    records, numbers, created = array("q"), array("q"), array("q")
-    comm_column, signature_column, states = array("l"), array("l"), array("b")
+    numbers: list[int] = []
+    comm_column: list[int] = []
+    signature_column: list[int] = []
+    states: list[int] = []
+    peer_to_peer: list[bool] = []
     threads: dict[object, tuple[Lane, int]] = {}
-    completed = 0
 
     # A ring that has wrapped may be written out of order.
     entries = raw.entries
-    if any(a.record_id > b.record_id for a, b in pairwise(entries)):
+    order = [entry.record_id for entry in entries]
+    if order != sorted(order):
         entries = sorted(entries, key=lambda entry: entry.record_id)
+        order.sort()
+    records = array("q", order)
+    created = array("q", [entry.time_created_ns or 0 for entry in entries])
     for position, entry in enumerate(entries, 1):
         key = (entry.profiling_name, entry.input_sizes, entry.output_sizes, entry.input_dtypes, entry.output_dtypes)
         sid = known.get(key)
@@ -189,6 +194,7 @@ def build_dump(raw: RawDump, path: str, rank: int | None) -> Dump:
             sid = known[key] = len(signatures)
             signatures.append(signature)
             backends.append(backend)
+            peer_to_peer.append(signature.op in ("send", "recv"))
         backend = backends[sid]
         cid = comm_of.get((entry.process_group, backend))
         if cid is None:
@@ -210,14 +216,11 @@ def build_dump(raw: RawDump, path: str, rank: int | None) -> Dump:
             state = TIMED_OUT
         else:
             state = STARTED if entry.state == "started" else ENQUEUED
-        completed += state == COMPLETED
-        records.append(entry.record_id)
         comm_column.append(cid)
         numbers.append(number)
         signature_column.append(sid)
         states.append(state)
-        created.append(entry.time_created_ns or 0)
-        if entry.is_p2p or signatures[sid].op in ("send", "recv"):
+        if entry.is_p2p or peer_to_peer[sid]:
             lane.point_to_point = True
             peers = signatures[sid].peers
             if peers is not None:
@@ -239,8 +242,10 @@ def build_dump(raw: RawDump, path: str, rank: int | None) -> Dump:
                 both = merged[before, sid] = len(signatures)
                 signatures.append(_coalesced(signatures[before], signatures[sid]))
                 backends.append(backend)
+                peer_to_peer.append(False)
             lane.numbers[number] = both
-        lane.last = max(lane.last, number)
+        if number > lane.last:
+            lane.last = number
         if state != COMPLETED:
             lane.pending[number] = state
             threads.pop(entry.thread_id, None)
@@ -268,8 +273,15 @@ def build_dump(raw: RawDump, path: str, rank: int | None) -> Dump:
         first_record=first,
         last_record=records[-1] if records else None,
         last_created=max(created, default=0),
-        active_only=bool(records) and first != 0 and completed == 0,
-        columns=(records, comm_column, numbers, signature_column, states, created),
+        active_only=bool(records) and first != 0 and COMPLETED not in states,
+        columns=(
+            records,
+            array("l", comm_column),
+            array("q", numbers),
+            array("l", signature_column),
+            array("b", states),
+            created,
+        ),
         comms=comms,
         helpers=helpers,
         helpers_complete=complete and first == 0,

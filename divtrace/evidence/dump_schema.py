@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from operator import itemgetter
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -19,15 +20,13 @@ Sizes = tuple[tuple[int, ...], ...]
 
 
 class Entry(msgspec.Struct, gc=False, kw_only=True):
-    """One recorded operation. Fields that older schemas or other backends lack have a default."""
+    """What is asked of one recorded operation. Fields that older schemas or other backends lack have a default."""
 
     record_id: Integer
     profiling_name: str
     process_group: tuple[str, str] = ("", "")
     pg_id: Integer | None = None
     collective_seq_id: Integer | None = None
-    p2p_seq_id: int | None = None
-    op_id: int | None = None
     input_sizes: Sizes = ()
     output_sizes: Sizes = ()
     input_dtypes: tuple[str, ...] = ()
@@ -35,7 +34,6 @@ class Entry(msgspec.Struct, gc=False, kw_only=True):
     state: str = ""
     time_created_ns: Integer | None = None
     retired: bool = False
-    timeout_ms: int | None = None
     is_p2p: bool = False
     thread_id: str | int | None = None
 
@@ -150,8 +148,12 @@ def _entries(value: Any, size: int) -> tuple[list[Entry], int, str]:
 def _check_shapes(entries: list[Any], budget: int) -> None:
     """Bound what the conversion will copy, before it copies: shapes may be shared a million times."""
     for name in ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes"):
-        lists = [found for entry in entries if type(entry) is dict and type(found := entry.get(name)) is list]
-        widths = list(map(len, lists))
+        try:
+            lists = list(map(itemgetter(name), entries))
+            widths = list(map(len, lists))
+        except (TypeError, KeyError):
+            lists = [found for entry in entries if type(entry) is dict and type(found := entry.get(name)) is list]
+            widths = list(map(len, lists))
         budget -= sum(widths)
         if max(widths, default=0) > MAXIMUM_TENSORS or budget < 0:
             raise RefusedPickleError("has more tensors than any operation")
