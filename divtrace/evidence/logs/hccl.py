@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from divtrace.evidence.facts import Communicator, Fact, FactKind, Finding
-from divtrace.evidence.logs.line import Following, Line
+from divtrace.evidence.logs.line import JOINED_LINES, Following, Line
 from divtrace.evidence.logs.reader import Where
 from divtrace.evidence.naming import canonical_operation
 
@@ -29,6 +29,7 @@ _DEVICE = re.compile(
     r"(?:.{0,100}?stuck notify num:(?P<stuck>\d{1,9}))?(?:.{0,100}?timeout[:=](?P<timeout>\d{1,9}))?",
     re.DOTALL,
 )
+_HEADING = re.compile(r"\bE[A-Z]\d{4}: |Solution: |TraceBack ")
 _INNER = re.compile(r"EI9999: " + _STAMP + r" *(?P<what>[A-Za-z_[(][^\n]{0,400})")
 _EXPIRED = re.compile(r"time[d\-]? ?out|out of time", re.IGNORECASE)
 _STREAM = re.compile(r"EE1002: " + _STAMP + r"Stream synchronize timeout")
@@ -41,7 +42,16 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
         found = more.match(_NOTIFY)
         if found is None:
             return None if "EI0002:" in text else ()
-        whole = text + "".join(follower.text for _, follower in zip(range(more.consumed), more, strict=False))
+        whole = found.string
+        if "rankId[" not in whole:
+            # The pattern ends early in the line; the rest of it may be wrapped.
+            for distance, follower in more.continued(JOINED_LINES):
+                if _HEADING.search(follower.text):
+                    break
+                more.consumed = max(more.consumed, distance)
+                whole += follower.text
+                if "rankId[" in whole:
+                    break
         tag, group = _TAG.search(whole), _GROUP.search(whole)
         size, ids = _RANK_SIZE.search(whole), _RANK_IDS.search(whole)
         remote = found["remote"]
@@ -73,7 +83,7 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
     if "EE1002" in text:
         found = more.match(_STREAM)
         return None if found is None else (_fact("timeout", "hccl-ee1002", line, where, found),)
-    found = more.match(_DEVICE) if "fftsplus" in text or "The error from device" in text else None
+    found = more.match(_DEVICE) if "fftsplus" in text else more.match_wrapped(_DEVICE)
     if found is None:
         return _inner(line, where) if "EI9999" in text else None
     stamp = _INNER.search(text)

@@ -83,6 +83,10 @@ class Line:
         for _ in range(8):
             found = _PREFIX.match(text, at)
             if found is None or found.end() == at:
+                if text[at : at + 1] in _BOX and at < len(text):
+                    # A box whose lines a transport has put its prefix in front of.
+                    text, at = _without_box(text[at:]), 0
+                    continue
                 break
             at = found.end()
             groups = found.groupdict()
@@ -109,16 +113,36 @@ class Line:
         """Which process wrote the line, as far as its prefixes tell; lines of one source belong together."""
         return self.rank, self.coordinates, self.process
 
+    @property
+    def bare(self) -> bool:
+        """Whether no prefix told anything: it may be the rest of a wrapped line."""
+        return self.rank is None and self.coordinates is None and self.process is None and self.time is None
+
+    def adopt(self, before: Line) -> None:
+        """Take over what the prefixes of the line in front told, of which this one is the rest."""
+        self.rank, self.coordinates, self.process, self.time = (
+            before.rank,
+            before.coordinates,
+            before.process,
+            before.time,
+        )
+
 
 class Following:
-    """The lines behind the one at hand, cleaned on demand; what a reader consumes is not offered again."""
+    """The lines behind the one at hand, cleaned on demand; what a reader consumes is not offered again.
 
-    __slots__ = ("_fetch", "_lines", "consumed", "line")
+    The line in front is there as well, because terminal wrapping may have cut a line before the words it is found by.
+    """
 
-    def __init__(self, line: Line, fetch: Callable[[int], Line | None]) -> None:
-        """`fetch(k)` gives the k-th line behind `line` (k from 1), None past the end."""
+    __slots__ = ("_before", "_fetch", "_lines", "consumed", "line")
+
+    def __init__(
+        self, line: Line, fetch: Callable[[int], Line | None], before: Callable[[], Line | None] = lambda: None
+    ) -> None:
+        """`fetch(k)` gives the k-th line behind `line` (k from 1), None past the end; `before()` the one in front."""
         self.line = line
         self._fetch = fetch
+        self._before = before
         self._lines: list[Line] = []
         self.consumed = 0
 
@@ -148,12 +172,57 @@ class Following:
                 own = distance
                 yield distance, line
 
+    def continued(self, limit: int) -> Iterator[tuple[int, Line]]:
+        """(distance, line) for the lines behind that may go on with this one: of its process, or without a prefix."""
+        for distance, line in enumerate(self, 1):
+            if distance > limit or not (line.source == self.line.source or line.bare):
+                return
+            yield distance, line
+
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """The pattern in the line, or in the line with its wrapped continuations put back."""
-        found = pattern.search(self.line.text)
-        if found is not None:
-            return found
-        tight = spaced = self.line.text
+        text = self.line.text
+        found = pattern.search(text)
+        if found is None:
+            return self.match_wrapped(pattern) or self.match_from_before(pattern)
+        if found.end() == len(text) and text[-1:].isdigit() and self._number_goes_on():
+            return None
+        # A pattern that begins with the line may have begun in the one before.
+        return found if found.start() or not self.line.bare else self.match_from_before(pattern) or found
+
+    def match_wrapped(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """The pattern where it begins in this line and ends in one behind it."""
+        return self._joined(pattern, self.line.text, len(self.line.text))
+
+    def _number_goes_on(self) -> bool:
+        """Whether the next line begins with digits and with no prefix: half a number would be another number."""
+        following = next(iter(self), None)
+        return following is not None and following.bare and following.text[:1].isdigit()
+
+    def match_from_before(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """The pattern where it begins in the line in front; this line then has that one's rank and time."""
+        line = self.line
+        before = self._before()
+        if before is None or not (line.bare or line.source == before.source):
+            return None
+        at = len(before.text)
+        for joined in (before.text + line.text, before.text + " " + line.text):
+            found = pattern.search(joined)
+            if found is not None and found.start() < at < found.end():
+                break
+        else:
+            found = self._joined(pattern, before.text + line.text, at)
+            if found is None:
+                return None
+        line.adopt(before)
+        return found
+
+    def _joined(self, pattern: re.Pattern[str], text: str, at: int) -> re.Match[str] | None:
+        """The pattern in a text and the lines behind it, if it begins in front of `at` and ends behind it.
+
+        One that begins behind it is the next line's own.
+        """
+        tight = spaced = text
         for distance, line in enumerate(self, 1):
             if distance > JOINED_LINES or len(tight) > MAXIMUM_LINE:
                 return None
@@ -162,7 +231,7 @@ class Following:
             tight += line.text
             spaced += " " + line.text
             found = pattern.search(tight) or pattern.search(spaced)
-            if found is not None:
+            if found is not None and found.start() < at < found.end():
                 self.consumed = max(self.consumed, distance)
                 return found
         return None

@@ -69,6 +69,9 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
         found = more.match(_WORK)
         if found is None:
             return None
+        if line.bare and found["group"] is None:
+            # The words in front of WorkNCCL( may have begun on the line before.
+            found = more.match_from_before(_WORK) or found
         groups = found.groupdict()
         backend = (groups["lib"] or "").lower()
         return (

@@ -170,7 +170,7 @@ class _Scanner:
             return
         line = Line(raw.decode("utf-8", "replace"), number)
         fetch = _Fetch(data, end + 1, number, self.lines)
-        more = Following(line, fetch)
+        more = Following(line, fetch, lambda: self._before(data, start, number, fetch))
         told = 0
         understood = True
         for family in families:
@@ -183,10 +183,21 @@ class _Scanner:
             for finding in findings:
                 told += 1
                 self._keep(finding)
-        if understood and not fetch.given:
+        if understood and not fetch.given and not fetch.looked_back:
             # The same bytes again tell the same again, because no other line was looked at.
             self.plain[raw] = told
         self.consumed_to = number + more.consumed
+
+    def _before(self, data: bytes, start: int, number: int, fetch: _Fetch) -> Line | None:
+        """The line in front of the one that begins at `start`, unless it was read already."""
+        begin = max(data.rfind(b"\n", 0, max(start - 1, 0)) + 1, start - 1 - MAXIMUM_LINE)
+        if start >= 2 and data.startswith(data[begin:start], start):
+            # The same line again is not the first half of this one.
+            return None
+        fetch.looked_back = True
+        if start < 2 or number - 1 <= self.consumed_to:
+            return None
+        return Line(data[begin : start - 1].decode("utf-8", "replace"), number - 1)
 
     def _keep(self, finding: Finding) -> None:
         if isinstance(finding, Operation):
@@ -233,7 +244,7 @@ class _Fetch:
     Lines that were looked at stay at hand for the length of a block: interleaved tracebacks look at the same ones.
     """
 
-    __slots__ = ("at", "data", "given", "known", "number")
+    __slots__ = ("at", "data", "given", "known", "looked_back", "number")
 
     def __init__(self, data: bytes, start: int, number: int, known: dict[int, Line]) -> None:
         self.known = known
@@ -241,6 +252,7 @@ class _Fetch:
         self.at = start
         self.number = number
         self.given = 0
+        self.looked_back = False
 
     def __call__(self, distance: int) -> Line | None:
         if distance != self.given + 1:

@@ -86,13 +86,13 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
 def _scheduled(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
     """The batch of the step that failed. The engine's process prints it, which is no rank; a worker's is its rank's."""
     parts = [line.text]
-    if "total_num_scheduled_tokens=" not in line.text:
-        for distance, follower in more.same_source(_DUMP_LINES):
+    if not _DRAFTS.search(line.text):
+        for distance, follower in more.continued(_DUMP_LINES):
             if "Dumping " in follower.text:
                 break
             parts.append(follower.text)
             more.consumed = max(more.consumed, distance)
-            if "total_num_scheduled_tokens=" in follower.text:
+            if _DRAFTS.search("".join(parts[-2:])):
                 break
     text = "".join(parts)
     scheduled, total = _SCHEDULED.search(text), _TOTAL.search(text)
