@@ -6,15 +6,17 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from divtrace.errors import DamageError, NoTraceError
+from divtrace.collector import collector_paused
+from divtrace.errors import DamageError, DivtraceError, NoTraceError
 from divtrace.join.input import candidates, without
 from divtrace.report.build import build
 from divtrace.report.model import Report
 from divtrace.report.request import FirstDivergence, Shown, first_divergence_of, show_request
 from divtrace.sieve.cluster import Cluster, check_installed, connected
-from divtrace.sieve.cursor import NotSievableError
+from divtrace.sieve.cursor import DisorderError, NotSievableError
 from divtrace.sieve.run import sieve
 from divtrace.timing import stage
 from divtrace.trace.discover import Discovery, discover
@@ -109,7 +111,7 @@ def _refuse_damage(traces: Traces) -> None:
 def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
     """Read and walk; raises as `read` does, and TopologyError for sizes that do not divide.
 
-    Large inputs of JSON Lines in order pass through the sieve; everything else is loaded as a whole.
+    Large inputs that carry `seq` pass through the sieve, sorted if need be; everything else is loaded as a whole.
     """
     with stage("discover"):
         found = discover(paths)
@@ -122,18 +124,51 @@ def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnPr
     if sum(source.size or 0 for source in found.sources) >= options.sieve_from and found.sources:
         total = sum(source.size or 0 for source in found.sources)
         told = None if progress is None else (lambda done: progress(min(done, total), total))
-        try:
-            with options.cluster() as cluster:
-                sieved = sieve(found, options.run, options.groups, options.jobs, told, cluster)
-        except NotSievableError:
-            pass  # not in order, no seq, several ranks in one file: load it
-        else:
+        sieved = _sieved(found, options, told)
+        if sieved is not None:
             if options.strict:
                 _refuse_damage(sieved.traces)
             return sieved
     traces = read(paths, options, progress, found)
     with stage("walk"):
         return walk(traces, options.groups)
+
+
+def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | None) -> Walk | None:
+    """The walk of what passes through the sieve; None if the input can only be loaded as a whole."""
+    try:
+        try:
+            with options.cluster() as cluster:
+                return sieve(found, options.run, options.groups, options.jobs, told, cluster)
+        except DisorderError:
+            return _sieved_sorted(found, options, told)
+    except NotSievableError:
+        return None  # no seq, several ranks in one file
+
+
+def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], None] | None) -> Walk:
+    """The same over copies in the order of `seq`, in a temporary folder.
+
+    Raises:
+        DivtraceError: there is no room for the copies.
+        NotSievableError: the input can only be loaded as a whole.
+    """
+    from tempfile import TemporaryDirectory, gettempdir
+
+    from divtrace.convert.run import convert_in_order
+
+    try:
+        with TemporaryDirectory(prefix="divtrace-") as folder:
+            with stage("sort"):
+                convert_in_order(
+                    found, Path(folder), run=options.run, progress=None if told is None else lambda done, _: told(done)
+                )
+            return sieve(discover([folder]), options.run, options.groups, options.jobs, None)
+    except OSError as error:
+        raise DivtraceError(
+            f"records are not in the order of seq and could not be sorted: {error.strerror or error}",
+            hint=f"they are sorted in {gettempdir()}; set TMPDIR to a folder with room for one rank's trace",
+        ) from error
 
 
 def walk_input(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
@@ -220,9 +255,10 @@ def analyze(
     """
     chosen = options or Options()
     known = [paths] if isinstance(paths, str | os.PathLike) else paths
-    walked = walk_input(known, chosen, progress)
-    with stage("report"):
-        return build(walked, max_findings=chosen.max_findings)
+    with collector_paused():
+        walked = walk_input(known, chosen, progress)
+        with stage("report"):
+            return build(walked, max_findings=chosen.max_findings)
 
 
 def first_divergence(

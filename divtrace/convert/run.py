@@ -8,14 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from divtrace.convert.merge import MergedCursor
 from divtrace.convert.table import Wider
 from divtrace.convert.writer import RankWriter
 from divtrace.errors import UsageError
 from divtrace.events import TRACE_FORMAT, Event, Meta
 from divtrace.sieve.columnar.cursor import ParquetCursor
 from divtrace.sieve.columnar.file import ParquetTrace
-from divtrace.sieve.cursor import Cursor, NotSievableError
+from divtrace.sieve.cursor import Cursor, DisorderError, NotSievableError
 from divtrace.sieve.survey import RankFiles, survey
 from divtrace.trace.discover import Discovery, discover, readable
 from divtrace.trace.load import load
@@ -48,8 +50,8 @@ def convert(
 ) -> Conversion:
     """Write the traces in `paths` to a folder as sorted Parquet, which analyses to the same report.
 
-    Files are written under temporary names and renamed when all are complete. Traces in order are streamed; others are
-    loaded as a whole.
+    Files are written under temporary names and renamed when all are complete. Traces in order are streamed, others that
+    carry `seq` are sorted through temporary files; the rest is loaded as a whole.
 
     Args:
         paths: files and folders.
@@ -68,7 +70,7 @@ def convert(
     writing = _Writing(folder)
     try:
         try:
-            _stream(found, run, writing, progress)
+            _in_order(found, run, writing, progress)
         except NotSievableError:
             writing.discard()
             _whole(paths, run, writing, progress)
@@ -76,6 +78,33 @@ def convert(
     except BaseException:
         writing.discard()
         raise
+
+
+def convert_in_order(
+    found: Discovery, out: Path, *, run: str | None = None, progress: OnProgress | None = None
+) -> Conversion:
+    """Write traces that carry `seq` to an empty folder, in its order, without ever holding one of them as a whole.
+
+    Raises:
+        NotSievableError: they can only be loaded as a whole.
+        OSError: the folder cannot be written to.
+    """
+    writing = _Writing(out)
+    try:
+        _in_order(found, run, writing, progress)
+        return writing.publish()
+    except BaseException:
+        writing.discard()
+        raise
+
+
+def _in_order(found: Discovery, run: str | None, writing: _Writing, progress: OnProgress | None) -> None:
+    try:
+        _stream(found, run, writing, progress, _Stream)
+    except DisorderError:
+        writing.discard()
+        with TemporaryDirectory(prefix="divtrace-") as folder:
+            _stream(found, run, writing, progress, partial(_Sorting, Path(folder)))
 
 
 def _check_folder(folder: Path, paths: Sequence[str | os.PathLike[str]]) -> None:
@@ -163,8 +192,14 @@ class _Writing:
         return Conversion(files, self._records, damage)
 
 
-def _stream(found: Discovery, run: str | None, writing: _Writing, progress: OnProgress | None) -> None:
-    """Convert traces that are in order, one rank at a time.
+def _stream(
+    found: Discovery,
+    run: str | None,
+    writing: _Writing,
+    progress: OnProgress | None,
+    opened: Callable[[RankId, RankFiles, Callable[[int], None] | None], _Stream],
+) -> None:
+    """Convert traces one rank at a time.
 
     Raises:
         NotSievableError: they are not.
@@ -178,7 +213,7 @@ def _stream(found: Discovery, run: str | None, writing: _Writing, progress: OnPr
     worlds = {world for world, _ in files}
     read = 0
     for index, (rank, one) in enumerate(files.items()):
-        stream = _Stream(rank, one, None if progress is None else _told(progress, read, total))
+        stream = opened(rank, one, None if progress is None else _told(progress, read, total))
         rest = _rest(found) if index + 1 == len(files) else InputFacts()
         finish = partial(stream.finish, rest)
         writing.rank(rank, stream.rows, finish, is_sorted=True, several_worlds=len(worlds) > 1)
@@ -206,7 +241,7 @@ class _Stream:
         self._rank, self._files, self._told = rank, files, told
         self.cursor = self._open()
 
-    def _open(self) -> Cursor:
+    def _open(self) -> Cursor | MergedCursor:
         if not self._files.parquet:
             return Cursor(*self._rank, self._files.sources)
         if self._files.parquet != len(self._files.sources):
@@ -252,6 +287,24 @@ class _Stream:
             windows=[],
             facts=facts,
         )
+
+
+class _Sorting(_Stream):
+    """One rank's records, sorted."""
+
+    def __init__(self, folder: Path, rank: RankId, files: RankFiles, told: Callable[[int], None] | None) -> None:
+        self._folder = folder
+        super().__init__(rank, files, told)
+
+    def _open(self) -> MergedCursor:
+        if self._files.parquet:
+            raise NotSievableError("rows of Parquet files are not sorted")
+        return MergedCursor(*self._rank, self._files.sources, self._folder)
+
+    def finish(self, facts: InputFacts) -> tuple[list[Meta], Provenance]:
+        if isinstance(self.cursor, MergedCursor):
+            facts.duplicates = self.cursor.duplicates
+        return super().finish(facts)
 
 
 def _whole(

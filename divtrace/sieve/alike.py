@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import compress, zip_longest
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
 from operator import itemgetter, ne
 
 import msgspec
@@ -18,19 +19,33 @@ _BEFORE_LIST = len(_SLOTS) - 1
 _TS = len(b',"ts":')
 
 
+@dataclass(slots=True)
+class Alike:
+    """Lines that all ranks share, but for their slots."""
+
+    count: int
+    slots: list[dict[int, list[int]]] = field(default_factory=list)
+    """Per rank but the first: its slots in those lines where they are not the first rank's."""
+    others: list[dict[int, Event]] = field(default_factory=list)
+    """Per rank but the first: its records in those lines that differ in more, and may."""
+
+
 def alike_at_once(
-    columns: Sequence[list[bytes]], matches: Sequence[re.Match[bytes]], events: Sequence[Event]
-) -> tuple[int, list[dict[int, list[int]]]] | None:
+    columns: Sequence[list[bytes]],
+    matches: Sequence[re.Match[bytes]],
+    events: Sequence[Event],
+    excused: Callable[[Event, bytes], Event | None],
+) -> Alike | None:
     """How many lines all ranks share, for lines that all begin as the first one does.
 
     Args:
         columns: lines of every rank, as many as there are events.
         matches: of every rank's first line: `seq`, and all that ranks have to share.
         events: the records of the first rank's lines.
+        excused: gives the record of another rank's line that differs from this record and may, else None.
 
     Returns:
-        How many lines are alike, and per other rank its slots in those lines where they differ. None if lines begin
-        differently, or if the ranks' numbers differ.
+        None if lines begin differently, or if the ranks' numbers differ.
     """
     first = matches[0]
     own = first.string[: first.start(1)]
@@ -38,8 +53,7 @@ def alike_at_once(
     mine = list(map(itemgetter(slice(first.start(2) - 1, None)), columns[0]))
     if heads.count(own) != len(mine) or min(mine)[:1] != b"," or max(mine)[:1] != b",":
         return None
-    count = len(mine)
-    given: list[dict[int, list[int]]] = []
+    alike = Alike(len(mine))
     for lines, match in zip(columns[1:], matches[1:], strict=True):
         start, end, at = match.start(1), match.end(1) + _TS, match.start(2) - 1
         if b"".join(map(itemgetter(slice(end)), lines)) != heads.replace(own, match.string[:start]):
@@ -48,33 +62,43 @@ def alike_at_once(
         if not b"".join(times).isdigit() or min(times) < b"1":
             return None
         theirs = list(map(itemgetter(slice(at, None)), lines))
-        differing = list(compress(range(count), map(ne, mine, theirs)))
-        slots = _slots_of([(mine[index], theirs[index]) for index in differing])
-        kept: dict[int, list[int]] = {}
-        for index, one in zip_longest(differing, slots):
-            if one is None or events[index].kv_slots is None:
-                count = index
+        differing = list(compress(range(alike.count), map(ne, mine, theirs)))
+        slots: dict[int, list[int]] = {}
+        others: dict[int, Event] = {}
+        for index, one in zip(differing, _slots_of([(mine[at], theirs[at]) for at in differing]), strict=True):
+            event = events[index]
+            if one is not None and event.kv_slots is not None:
+                slots[index] = one
+                continue
+            other = excused(event, lines[index])
+            if other is None:
+                alike.count = index
                 break
-            kept[index] = one
-        given.append(kept)
-    return count, given
+            others[index] = other
+            if other.kv_slots is not None:
+                slots[index] = other.kv_slots
+        alike.slots.append(slots)
+        alike.others.append(others)
+    return alike
 
 
-def _slots_of(pairs: Sequence[tuple[bytes, bytes]]) -> list[list[int]]:
-    """The slots of the other rank in the first lines, up to one that differs in something else."""
-    texts = []
+def _slots_of(pairs: Sequence[tuple[bytes, bytes]]) -> list[list[int] | None]:
+    """The slots of the other rank, for each pair of lines that differs in nothing else."""
+    texts: list[bytes] = []
+    good: list[bool] = []
     for tail, other in pairs:
         head, _, rest = tail.partition(_SLOTS)
         other_head, key, other_rest = other.partition(_SLOTS)
         _, _, behind = rest.partition(b"]")
         text, _, other_behind = other_rest.partition(b"]")
-        if not key or head != other_head or behind != other_behind:
-            break
-        texts.append(text)
+        good.append(bool(key) and head == other_head and behind == other_behind)
+        if good[-1]:
+            texts.append(text)
     try:
-        return _decode_all_slots(b"[[" + b"],[".join(texts) + b"]]") if texts else []
+        decoded = iter(_decode_all_slots(b"[[" + b"],[".join(texts) + b"]]") if texts else [])
     except msgspec.DecodeError:
-        return []
+        return [None] * len(pairs)
+    return [next(decoded) if fits else None for fits in good]
 
 
 def equal_but_slots(tail: bytes, other: bytes) -> list[int] | None:

@@ -158,25 +158,32 @@ class Careful:
         records = {lane.rank: Record(event, lane.head_pos, "", 0, False) for lane, event in heads}
         group = Group(key, records)
         event = heads[0][1]
-        differences, drift = self._comparison.differences(group, None)
-        if differences or drift or unevenly_recorded([event for _, event in heads]):
-            self._suspect(event)
-        synced = any(one.comm_ranks is not None or one.src is not None for _, one in heads)
-        if synced and wrong_group(group, self._topology) is not None:
-            self._suspect(event)
+        if not self._is_suspect(event):
+            differences, drift = self._comparison.differences(group, None)
+            good = not differences and len(heads) > 1
+            if differences or drift or unevenly_recorded([one for _, one in heads]):
+                self._suspect(event)
+            synced = any(one.comm_ranks is not None or one.src is not None for _, one in heads)
+            if synced and wrong_group(group, self._topology) is not None:
+                self._suspect(event)
+            if good:
+                self._agreed(event)
         for lane, one in heads:
             lane.note(one, lane.head_pos)
             self._shows(lane, key.where)
             self._record(one)
             lane.head = None
-        if not differences and len(heads) > 1:
-            self._agreed(event)
         if event.req is not None:
             slots = [one.kv_slots for _, one in heads]
             given = slots if any(one is not None for one in slots) else None
             self._requests.agree(event, [lane.rank for lane, _ in heads], given)
-        elif event.step is None and (differences or drift):
-            self.facts.stepless = True
+
+    def _is_suspect(self, event: Event) -> bool:
+        """True if the walk judges this record anyway, whatever the ranks recorded."""
+        if event.req is None or event.step is None:
+            return False
+        known = self.facts.suspects.get(event.req)
+        return known is not None and known <= event.step
 
     def _record(self, event: Event) -> None:
         if self._missing:

@@ -21,6 +21,10 @@ class NotSievableError(Exception):
     """The input is not in the order that the sieve needs; it has to be loaded as a whole."""
 
 
+class DisorderError(NotSievableError):
+    """The records of a rank are not in the order of `seq`; sorted they could be sieved."""
+
+
 def opened(source: Source) -> BinaryIO:
     """A file that was there when the input was looked over; raises NotSievableError if it is not any more."""
     try:
@@ -216,7 +220,7 @@ class Cursor:
         if self.next_seq is None:
             self.reading.first_seq = seq
         elif seq < self.next_seq:
-            raise NotSievableError(f"{self._source.name}: seq is not in order")
+            raise DisorderError(f"{self._source.name}: seq is not in order")
         elif seq > self.next_seq:
             self.reading.gaps.append(self.pos)
             self.reading.lost += seq - self.next_seq

@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 
 from divtrace.events import Event
-from divtrace.sieve.alike import alike_at_once, equal_but_slots
+from divtrace.sieve.alike import Alike, alike_at_once, equal_but_slots
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lane import Lane
 from divtrace.sieve.quick import Quick
@@ -128,12 +128,12 @@ class Lockstep(Quick):
         lines = reference.lines[reference.index : reference.index + count]
         events = decode_usual(lines)
         if len(events) == len(lines) and self._requests.is_plain:
-            alike, given = self._alike(events)
-            usual = events[:alike]
+            alike = self._alike(events)
+            usual = events[: alike.count]
             if usual and self._is_usual(usual, reference.next_seq or 0, stop):
-                self._take_usual(usual, given)
+                self._take_usual(usual, alike)
                 self._last_unusual = 0
-                return alike
+                return alike.count
         self._last_unusual = self._unusual = min(2 * self._last_unusual + 1, _MOST_PATIENCE)
         return 0
 
@@ -143,7 +143,8 @@ class Lockstep(Quick):
         reference = lanes[0].cursor
         ranks = [lane.rank for lane in lanes]
         events = _decoded(reference.lines[reference.index : reference.index + count])
-        alike, given = self._alike(events)
+        found = self._alike(events)
+        alike, given = found.count, found.slots
         seq = reference.next_seq or 0
         agree, covered, missing = self._requests.agree, self._covered, self._missing
         facts, known, worlds = self.facts, (reference.rank, None), (reference.world, None)
@@ -202,47 +203,48 @@ class Lockstep(Quick):
                 lane.last_event = max(lane.last_event, lane.last_model)
         return done
 
-    def _alike(self, events: list[Event]) -> tuple[int, list[dict[int, list[int]]]]:
-        """How many of the next lines all active ranks share, and per other rank the slots where they differ.
+    def _alike(self, events: list[Event]) -> Alike:
+        """How many of the next lines all active ranks share.
 
         The lines of a block are matched and compared as lists, so that what is equal costs no step of the interpreter.
         """
         lanes = self._active
         if len(lanes) == 1:
-            return len(events), []
+            return Alike(len(events))
         reference = lanes[0].cursor
         count = len(events)
         columns = [lane.cursor.lines[lane.cursor.index : lane.cursor.index + count] for lane in lanes]
         firsts = [lane.match(lines[0]) for lane, lines in zip(lanes, columns, strict=True) if lines]
         matches = [first for first in firsts if first is not None]
-        found = alike_at_once(columns, matches, events) if len(matches) == len(lanes) else None
-        if found is not None:
-            return found
-        heads = list(map(lanes[0].match, reference.lines[reference.index : reference.index + count]))
+        if len(matches) == len(lanes):
+            found = alike_at_once(columns, matches, events, self._excused)
+            if found is not None:
+                return found
+        heads = list(map(lanes[0].match, columns[0]))
         if None in heads:
             count = heads.index(None)
         mine = list(map(_groups, heads[:count]))
-        given: list[dict[int, list[int]]] = []
-        for lane in lanes[1:]:
+        alike = Alike(count)
+        for lane, lines in zip(lanes[1:], columns[1:], strict=True):
             cursor = lane.cursor
-            heads = list(map(lane.match, cursor.lines[cursor.index : cursor.index + count]))
+            heads = list(map(lane.match, lines[: alike.count]))
             if None in heads:
-                count = heads.index(None)
-            theirs = list(map(_groups, heads[:count]))
+                alike.count = heads.index(None)
+            theirs = list(map(_groups, heads[: alike.count]))
             if cursor.next_seq != reference.next_seq:
-                count = _in_sequence(theirs, cursor.next_seq or 0)
-                theirs = [(own[0], other[1]) for own, other in zip(mine, theirs[:count], strict=False)]
+                alike.count = _in_sequence(theirs, cursor.next_seq or 0)
+                theirs = [(own[0], other[1]) for own, other in zip(mine, theirs[: alike.count], strict=False)]
             slots: dict[int, list[int]] = {}
-            given.append(slots)
-            for index in compress(range(count), map(ne, mine, theirs)):
+            alike.slots.append(slots)
+            for index in compress(range(alike.count), map(ne, mine, theirs)):
                 slot = None
                 if events[index].kv_slots is not None and mine[index][0] == theirs[index][0]:
                     slot = equal_but_slots(mine[index][1], theirs[index][1])
                 if slot is None:
-                    count = index
+                    alike.count = index
                     break
                 slots[index] = slot
-        return count, given
+        return alike
 
 
 def _decoded(lines: list[bytes]) -> list[Event]:

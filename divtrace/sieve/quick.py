@@ -7,23 +7,22 @@ invariants together, at its commit. Lines of any other kind are left to the lock
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from operator import attrgetter
 
 from divtrace.events import Event
-from divtrace.sieve.alike import has_compared
+from divtrace.sieve.alike import Alike, has_compared
 from divtrace.sieve.careful import Careful
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.operations import LastOperation, contradicts, fingerprint
 from divtrace.sieve.plain import PlainRequest
+from divtrace.sieve.usual import decode_usual
 
 _ROUNDS = frozenset({"draft", "verify", "accept", "commit"})
 """Stages of a round that is checked as a whole."""
 _NO_MODEL = ("collective", "host")
 _SHAPE = attrgetter("rank", "world", "attempt", "phase", "stage", "site")
-
-Slots = Sequence[dict[int, list[int]]]
-"""Per rank but the first: its slots in those lines where they are not the first rank's."""
+_KEY = attrgetter("world", "step", "req", "round", "stage", "site")
 
 
 class Quick(Careful):
@@ -52,13 +51,13 @@ class Quick(Careful):
         synced = {event.stage for event in events if event.src is not None or event.comm_ranks is not None}
         return synced <= {"collective"}
 
-    def _take_usual(self, events: Sequence[Event], given: Slots) -> None:
+    def _take_usual(self, events: Sequence[Event], alike: Alike) -> None:
         """Take in records that all active ranks share but for the slots."""
-        if not self._take_rounds(events, given):
-            self._take_in_order(events, given)
+        if not self._take_rounds(events, alike):
+            self._take_in_order(events, alike)
         self._note_block(events)
 
-    def _take_rounds(self, events: Sequence[Event], given: Slots) -> bool:
+    def _take_rounds(self, events: Sequence[Event], alike: Alike) -> bool:
         """Take in a block whose requests all go on in the plain way; False if it is to be taken in record by record."""
         groups: defaultdict[str | None, list[Event]] = defaultdict(list)
         others: list[tuple[int, Event]] = []
@@ -86,14 +85,14 @@ class Quick(Careful):
         for done, event in others:
             if event.stage == "collective":
                 self._operation(event, done)
-        self._lay(events, given, lives)
+        self._lay(events, alike, lives)
         for req, live in lives.items():
             if live.contested:
                 self._requests.suspect(req, groups[req][0].step)
         self._requests.take_rounds(groups, lives)
         return True
 
-    def _lay(self, events: Sequence[Event], given: Slots, lives: Mapping[str, PlainRequest]) -> None:
+    def _lay(self, events: Sequence[Event], alike: Alike, lives: Mapping[str, PlainRequest]) -> None:
         """Lay and cut slots, in order."""
         ranks = [lane.rank for lane in self._active]
         rows = self._requests.rows
@@ -107,12 +106,40 @@ class Quick(Careful):
                 continue
             own = event.kv_slots
             if own is not None:
-                rows.lay(event, lives[req], ranks, [own, *[other.get(done, own) for other in given]])
-            length = event.new_seq_len
-            if length is not None and event.stage == "commit" and lives[req].windows:
-                rows.cut(lives[req], ranks, length)
+                rows.lay(event, lives[req], ranks, [own, *[other.get(done, own) for other in alike.slots]])
+            if event.stage != "commit" or not lives[req].windows:
+                continue
+            for lengths, some in self._lengths(event, done, alike, ranks):
+                rows.cut(lives[req], some, lengths)
 
-    def _take_in_order(self, events: Sequence[Event], given: Slots) -> None:
+    def _lengths(
+        self, event: Event, done: int, alike: Alike, ranks: Sequence[int]
+    ) -> Iterator[tuple[int, Sequence[int]]]:
+        """Confirmed lengths behind a commit, with the ranks that recorded each."""
+        own = {rank: others[done] for rank, others in zip(ranks[1:], alike.others, strict=False) if done in others}
+        if event.new_seq_len is not None:
+            yield event.new_seq_len, [rank for rank in ranks if rank not in own] if own else ranks
+        for rank, other in own.items():
+            if other.new_seq_len is not None:
+                yield other.new_seq_len, (rank,)
+
+    def _excused(self, event: Event, line: bytes) -> Event | None:
+        """The record of another rank that differs from this one, if the walk judges both anyway."""
+        if not self._is_suspect(event) or event.stage not in _ROUNDS:
+            return None
+        found = decode_usual([line])
+        if not found or _KEY(found[0]) != _KEY(event):
+            return None
+        other = found[0]
+        if (other.attempt, other.phase, other.finished) != (event.attempt, event.phase, event.finished):
+            return None
+        if (other.kv_slots is None) is not (event.kv_slots is None):
+            return None
+        if self._missing:
+            self._record(other)
+        return other
+
+    def _take_in_order(self, events: Sequence[Event], alike: Alike) -> None:
         ranks = [lane.rank for lane in self._active]
         requests = self._requests
         known, lay, commit = requests.plain, requests.rows.lay, requests.commit_usual
@@ -132,12 +159,12 @@ class Quick(Careful):
             if live is None or live.open_round != number:
                 live = requests.begin_usual(event)
                 if live is None:
-                    requests.agree(event, ranks, _slots(event, done, given))
+                    requests.agree(event, ranks, _slots(event, done, alike))
                     continue
             live.pending.append(event)
             own = event.kv_slots
             if own is not None:
-                lay(event, live, ranks, [own, *[other.get(done, own) for other in given]])
+                lay(event, live, ranks, [own, *[other.get(done, own) for other in alike.slots]])
             if event.stage == "commit":
                 commit(event, live, ranks)
         if step is not None:
@@ -222,6 +249,6 @@ class Quick(Careful):
             self._operations.suspects.add((communicator, number))
 
 
-def _slots(event: Event, done: int, given: Slots) -> list[list[int] | None] | None:
+def _slots(event: Event, done: int, alike: Alike) -> list[list[int] | None] | None:
     own = event.kv_slots
-    return None if own is None else [own, *(other.get(done, own) for other in given)]
+    return None if own is None else [own, *(other.get(done, own) for other in alike.slots)]

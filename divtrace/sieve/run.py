@@ -87,8 +87,10 @@ def _tasks(world: int, files: Mapping[RankId, RankFiles], flags: GroupFlags) -> 
 
 
 def _first_steps(facts: ReplicaFacts) -> set[int]:
-    """Steps to load as a whole: irregular ones, and those around the first suspicion."""
+    """Steps to load as a whole: irregular ones, those around the first suspicion, and those of the last collectives."""
     steps = set(facts.irregular)
+    kept = [record.event for one in facts.ranks.values() for record in one.kept]
+    steps.update(event.step for event in kept if event.stage == "collective" and event.step is not None)
     first = min((step for step in facts.suspects.values() if step is not None), default=None)
     if first is not None:
         steps.update(range(first - _BEFORE, first + _BEHIND + 1))

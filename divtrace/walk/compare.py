@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, ne
 from typing import Any
 
 from divtrace.align.groups import Group
@@ -24,6 +25,7 @@ _CLASSES: dict[Kind, RuleClass] = {Kind.CONTROL: "control", Kind.LAYOUT: "logica
 COMPARED = tuple(name for name in VALUE_FIELDS if name not in _COLLECTIVE_ONLY)
 
 
+_INDICES = range(len(COMPARED))
 values_of = attrgetter(*COMPARED)
 """The compared fields of an event, in their order."""
 
@@ -79,12 +81,11 @@ class Comparison:
         found: list[Difference] = []
         drift: list[str] = []
         rows = [values_of(record.event) for record in records.values()]
-        if all(row == rows[0] for row in rows[1:]):
-            return self._extra(records), drift
-        for name in COMPARED:
-            values = {
-                rank: value for rank, record in records.items() if (value := getattr(record.event, name)) is not None
-            }
+        first = rows[0] if rows else ()
+        unlike = {index for row in rows[1:] if row != first for index in compress(_INDICES, map(ne, first, row))}
+        for index in sorted(unlike):
+            name = COMPARED[index]
+            values = {rank: row[index] for rank, row in zip(records, rows, strict=True) if row[index] is not None}
             if self._token_keys is not None and name in TOKEN_FIELDS:
                 values = self._same_tokens(values)
             if len(values) < 2 or not differ(values):
@@ -94,10 +95,10 @@ class Comparison:
                 continue
             if name == "target_tokens":
                 deciding_rows = _deciding_rows(rounds, max(len(value) for value in values.values()))
-                index = first_deciding_difference(values, deciding_rows)
-                if index is not None:
+                row = first_deciding_difference(values, deciding_rows)
+                if row is not None:
                     deciding = {rank: _at(value, deciding_rows) for rank, value in values.items()}
-                    found.append(Difference(name, "target-tokens", "control", index, values, deciding))
+                    found.append(Difference(name, "target-tokens", "control", row, values, deciding))
                 elif first_difference(values.values()) != min(len(value) for value in values.values()):
                     drift.append(name)
                 continue

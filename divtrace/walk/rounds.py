@@ -45,13 +45,15 @@ class RoundView:
     round: int
     groups: list[Group] = field(default_factory=list)
     _by_phase: dict[str, list[Record]] | None = None
+    _picked: dict[tuple[str, Iterable[str] | None, Iterable[str]], Found | None] = field(default_factory=dict)
+    _draft: tuple[Draft | None] | None = None
 
     def records(self, stages: Iterable[str] | None, phases: Iterable[str]) -> Iterator[Record]:
         """Records of these stages (all if None) and phases, in the order of the trace."""
         known = self._phases()
-        chosen = [record for phase in phases for record in known.get(phase, ())]
-        if len(chosen) > 1:
-            chosen.sort(key=_position)
+        parts = [known[phase] for phase in phases if phase in known]
+        # The groups of one phase are in order already.
+        chosen = parts[0] if len(parts) == 1 else sorted((one for part in parts for one in part), key=_position)
         return (record for record in chosen if stages is None or record.event.stage in stages)
 
     def _phases(self) -> dict[str, list[Record]]:
@@ -63,6 +65,13 @@ class RoundView:
 
     def pick(self, name: str, stages: Iterable[str] | None = None, phases: Iterable[str] = GOING_ON) -> Found | None:
         """The last recorded value of a field: from the first of the phases that has one."""
+        asked = (name, stages, phases)
+        if asked in self._picked:
+            return self._picked[asked]
+        found = self._picked[asked] = self._pick(name, stages, phases)
+        return found
+
+    def _pick(self, name: str, stages: Iterable[str] | None, phases: Iterable[str]) -> Found | None:
         known = self._phases()
         for phase in phases:
             for record in reversed(known.get(phase, ())):
@@ -74,6 +83,11 @@ class RoundView:
 
     def draft(self) -> Draft | None:
         """The drafts, joined over the draft steps of the last site that recorded any; None if they are not complete."""
+        if self._draft is None:
+            self._draft = (self._find_draft(),)
+        return self._draft[0]
+
+    def _find_draft(self) -> Draft | None:
         for phase in GOING_ON:
             steps: dict[str | None, list[tuple[int, Record]]] = {}
             for group in self.groups:
