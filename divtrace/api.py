@@ -19,6 +19,7 @@ from divtrace.sieve.cluster import Cluster, check_installed, connected
 from divtrace.sieve.cursor import DisorderError, NotSievableError
 from divtrace.sieve.run import sieve
 from divtrace.timing import stage
+from divtrace.trace.density import bytes_per_event
 from divtrace.trace.discover import Discovery, discover
 from divtrace.trace.load import load
 from divtrace.trace.model import Traces
@@ -27,6 +28,11 @@ from divtrace.walk.world import GroupFlags
 
 if TYPE_CHECKING:
     from divtrace.join.collectives import Collective, Wanted
+
+_LINE = 200
+"""Bytes of an event as a plain line, about."""
+_DENSEST = 64
+"""Times that a file may be smaller than its events as plain lines; smaller input is not looked into."""
 
 Paths = Sequence[str | os.PathLike[str]]
 Backend = Literal["local", "ray"]
@@ -55,7 +61,8 @@ class Options:
     ray_address: str | None = None
     """The Ray cluster; None for the one that RAY_ADDRESS names, else for workers on this machine."""
     sieve_from: int = 8 << 20
-    """Bytes of input from which on the ranks are sieved in step instead of being loaded."""
+    """Bytes of plain JSON Lines from which on the ranks are sieved in step instead of being loaded; of compressed files
+    and Parquet as many events."""
     strict: bool = False
     """Damage of any kind raises DamageError."""
 
@@ -121,7 +128,7 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
 def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnProgress | None) -> Walk:
     if options.backend == "ray":
         check_installed()
-    if sum(source.size or 0 for source in found.sources) >= options.sieve_from and found.sources:
+    if _is_large(found, options):
         total = sum(source.size or 0 for source in found.sources)
         told = None if progress is None else (lambda done: progress(min(done, total), total))
         sieved = _sieved(found, options, told)
@@ -132,6 +139,16 @@ def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnPr
     traces = read(paths, options, progress, found)
     with stage("walk"):
         return walk(traces, options.groups)
+
+
+def _is_large(found: Discovery, options: Options) -> bool:
+    size = sum(source.size or 0 for source in found.sources)
+    if not found.sources or size * _DENSEST < options.sieve_from:
+        return False
+    if size >= options.sieve_from:
+        return True
+    each = bytes_per_event(found.sources)
+    return each is not None and size / each * _LINE >= options.sieve_from
 
 
 def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | None) -> Walk | None:
@@ -279,9 +296,8 @@ def first_divergence(
     chosen = options or Options()
     with stage("discover"):
         found = discover(paths)
-    size = sum(source.size or 0 for source in found.sources)
     # What is too much for one machine is too much for a search on it too.
-    if size >= chosen.sieve_from and not chosen.strict and chosen.backend == "local":
+    if _is_large(found, chosen) and not chosen.strict and chosen.backend == "local":
         from divtrace.sieve.single import without_finding
 
         with stage("one request"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from faults import KINDS, FaultKind
 from faults.checking import inject
 from simulator import write_run
+from simulator.run import simulate
+from simulator.scenarios import scenario
 
 from divtrace import Options, analyze
 from divtrace.errors import DivtraceError
@@ -54,11 +57,7 @@ def test_large_input_takes_the_sieve_and_holds_little(tmp_path: Path, monkeypatc
     """The other tests would pass as well if everything were loaded."""
     kind = next(kind for kind in KINDS if kind.name == "commit-arithmetic")
     folder = write_run(inject(kind, kind.places[0], seed=7).run, tmp_path / "trace", "jsonl")
-
-    def refuse(*_arguments: object, **_more: object) -> None:
-        raise AssertionError("the input was loaded as a whole")
-
-    monkeypatch.setattr("divtrace.api.load", refuse)
+    monkeypatch.setattr("divtrace.api.load", _refuse)
     assert analyze(folder, SIEVED).first is not None
 
 
@@ -76,3 +75,21 @@ def test_a_step_far_ahead_of_the_rest_is_judged_as_by_loading(ends_after: int, t
     peer.write_text("".join(peer.read_text().splitlines(keepends=True)[: at + ends_after]))
 
     assert report(folder, SIEVED) == report(folder, LOADED)
+
+
+def test_small_files_of_many_events_take_the_sieve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compressed file holds many times the events of a plain one of its size."""
+    folder = write_run(simulate(scenario()), tmp_path / "trace", "jsonl")
+    for path in sorted(folder.glob("*.jsonl")):
+        path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    monkeypatch.setattr("divtrace.api.load", _refuse)
+
+    assert analyze(folder, Options(sieve_from=2 * size, jobs=1)).verdict == "clean"
+    with pytest.raises(AssertionError, match="as a whole"):
+        analyze(folder, Options(sieve_from=100 * size, jobs=1))
+
+
+def _refuse(*_arguments: object, **_more: object) -> None:
+    raise AssertionError("the input was loaded as a whole")
