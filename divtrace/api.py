@@ -15,9 +15,6 @@ from divtrace.join.input import candidates, without
 from divtrace.report.build import build
 from divtrace.report.model import Report
 from divtrace.report.request import FirstDivergence, Shown, first_divergence_of, show_request
-from divtrace.sieve.cluster import Cluster, check_installed, connected
-from divtrace.sieve.cursor import DisorderError, NotSievableError
-from divtrace.sieve.run import sieve
 from divtrace.timing import stage
 from divtrace.trace.density import bytes_per_event
 from divtrace.trace.discover import Discovery, discover
@@ -28,6 +25,7 @@ from divtrace.walk.world import GroupFlags
 
 if TYPE_CHECKING:
     from divtrace.join.collectives import Collective, Wanted
+    from divtrace.sieve.cluster import Cluster
 
 _LINE = 200
 """Bytes of an event as a plain line, about."""
@@ -68,7 +66,11 @@ class Options:
 
     def cluster(self) -> AbstractContextManager[Cluster | None]:
         """A connection to Ray if that is the backend; raises UsageError if it is not installed or not there."""
-        return connected(self.ray_address, self.jobs) if self.backend == "ray" else nullcontext()
+        if self.backend != "ray":
+            return nullcontext()
+        from divtrace.sieve.cluster import connected
+
+        return connected(self.ray_address, self.jobs)
 
     @property
     def groups(self) -> GroupFlags:
@@ -127,6 +129,8 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
 
 def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnProgress | None) -> Walk:
     if options.backend == "ray":
+        from divtrace.sieve.cluster import check_installed
+
         check_installed()
     if _is_large(found, options):
         total = sum(source.size or 0 for source in found.sources)
@@ -153,10 +157,14 @@ def _is_large(found: Discovery, options: Options) -> bool:
 
 def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | None) -> Walk | None:
     """The walk of what passes through the sieve; None if the input can only be loaded as a whole."""
+    # Small inputs need none of this.
+    from divtrace.sieve import run
+    from divtrace.sieve.cursor import DisorderError, NotSievableError
+
     try:
         try:
             with options.cluster() as cluster:
-                return sieve(found, options.run, options.groups, options.jobs, told, cluster)
+                return run.sieve(found, options.run, options.groups, options.jobs, told, cluster)
         except DisorderError:
             return _sieved_sorted(found, options, told)
     except NotSievableError:
@@ -173,6 +181,7 @@ def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], Non
     from tempfile import TemporaryDirectory, gettempdir
 
     from divtrace.convert.run import convert_in_order
+    from divtrace.sieve import run
 
     try:
         with TemporaryDirectory(prefix="divtrace-") as folder:
@@ -180,7 +189,7 @@ def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], Non
                 convert_in_order(
                     found, Path(folder), run=options.run, progress=None if told is None else lambda done, _: told(done)
                 )
-            return sieve(discover([folder]), options.run, options.groups, options.jobs, None)
+            return run.sieve(discover([folder]), options.run, options.groups, options.jobs, None)
     except OSError as error:
         raise DivtraceError(
             f"records are not in the order of seq and could not be sorted: {error.strerror or error}",

@@ -13,7 +13,7 @@ from simulator.recorder import Record
 from simulator.run import Run, simulate
 from simulator.scenarios import scenario
 
-import divtrace.api
+import divtrace.sieve.run
 from divtrace.api import Options, analyze
 from divtrace.report.model import encode
 from divtrace.sieve.columnar import lockstep
@@ -36,7 +36,7 @@ def sieved(folder: Path) -> bytes:
 @contextmanager
 def no_way_around() -> Iterator[None]:
     """Turns the wish to load everything into a failure."""
-    real: Callable[..., Any] = vars(divtrace.api)["sieve"]
+    real: Callable[..., Any] = divtrace.sieve.run.sieve
 
     def strict(*arguments: Any) -> Any:
         try:
@@ -45,7 +45,7 @@ def no_way_around() -> Iterator[None]:
             pytest.fail(f"not sieved: {error}")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(divtrace.api, "sieve", strict)
+        patch.setattr(divtrace.sieve.run, "sieve", strict)
         patch.setattr(lockstep, "_LEAST", 1)
         yield
 
