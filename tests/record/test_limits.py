@@ -143,12 +143,42 @@ os.kill(os.getpid(), signal.SIGABRT)
 
 
 def test_a_ring_segment_takes_its_blocks_before_it_is_mapped(tmp_path: Path) -> None:
-    part = files.MappedPart(str(tmp_path / "x.jsonl"), MEGABYTE)
-    stat = (tmp_path / "x.jsonl").stat()
-    assert stat.st_blocks * 512 >= MEGABYTE
+    part = files.MappedPart(str(tmp_path / "x.jsonl"), 3 * MEGABYTE)
+    part.write(b"x" * 1000 + b"\n")
+    assert (tmp_path / "x.jsonl").stat().st_blocks * 512 == MEGABYTE
+    part.write(b"y" * MEGABYTE + b"\n")
+    assert (tmp_path / "x.jsonl").stat().st_blocks * 512 == 2 * MEGABYTE
+    content = (tmp_path / "x.jsonl").read_bytes()
+    assert content.rstrip(b"\n") == b"x" * 1000 + b"\n" + b"y" * MEGABYTE
+    assert not content.strip(b"\nxy")
     with pytest.raises(OSError, match="full"):
-        part.write(b"x" * (MEGABYTE + 1))
+        part.write(b"x" * (2 * MEGABYTE))
     part.close()
+    assert (tmp_path / "x.jsonl").stat().st_size == 1002 + MEGABYTE
+
+
+def test_a_file_has_no_name_before_its_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    part = files.Part(str(path), lambda: str(tmp_path / "y.jsonl"))
+    assert not path.exists()
+    path.write_text("somebody else's\n")
+    part.write(b"mine\n")
+    part.close()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["x.jsonl", "y.jsonl"]
+    assert (path.read_text(), (tmp_path / "y.jsonl").read_text()) == ("somebody else's\n", "mine\n")
+    files.Part(str(tmp_path / "z.jsonl")).close()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_disk_without_hard_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_source: str, _target: str) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with Recorder(tmp_path, rank=0) as recorder:
+        rounds(recorder, 3)
+    assert read(tmp_path).seqs == [0, 1, 2, 3]
+    assert [path.suffix for path in tmp_path.iterdir()] == [".jsonl"]
 
 
 def test_a_ring_on_a_full_disk_is_an_error_and_no_sigbus(
