@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from divtrace.sieve.columnar.cursor import ParquetCursor
 from divtrace.sieve.columnar.file import ParquetTrace
 from divtrace.sieve.columnar.lockstep import ColumnLockstep
+from divtrace.sieve.columnar.memory import returning_pool
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.operations import OperationTable
@@ -31,7 +32,8 @@ def sieve_columns(
                 raise NotSievableError("some ranks of a replica are in Parquet and some are not")
             traces = [ParquetTrace(source) for source in files.sources]
             cursors.append(ParquetCursor(task.world, rank, traces, files.metas))
-        return ColumnLockstep(cursors, task.replica, task.topology, table, algorithm, progress).run()
+        with returning_pool():
+            return ColumnLockstep(cursors, task.replica, task.topology, table, algorithm, progress).run()
     finally:
         for cursor in cursors:
             cursor.close()
