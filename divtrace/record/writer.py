@@ -205,19 +205,29 @@ class Writer:
         if self._privacy.mode != "plain":
             for event in events:
                 self._privacy.apply(event)
-        data = self._encode(events, hurried=hurried)
-        if data:
-            part = self._part_for(len(data))
-            if part is None:
-                self.dropped += len(events)
-                return
-            try:
-                part.write(data)
-            except OSError as error:
-                raise RecordingStopped(f"cannot write to {part.path}: {error.strerror or error}") from error
-            if self.parts.ring:
-                self._count_rounds(part, events)
+        self._put(self._encode(events, hurried=hurried), events)
         self.written = max(self.written, events[-1].get("seq", -1), events[0].get("seq", -1))
+
+    def _put(self, data: bytes, events: list[dict[str, Any]]) -> None:
+        if not data:
+            return
+        if self.parts.ring and len(data) * 2 > self._settings.file_bytes and len(events) > 1:
+            # A segment of the ring takes no more than its size.
+            middle = len(events) // 2
+            lines = data.splitlines(keepends=True)
+            self._put(b"".join(lines[:middle]), events[:middle])
+            self._put(b"".join(lines[middle:]), events[middle:])
+            return
+        part = self._part_for(len(data))
+        if part is None:
+            self.dropped += len(events)
+            return
+        try:
+            part.write(data)
+        except OSError as error:
+            raise RecordingStopped(f"cannot write to {part.path}: {error.strerror or error}") from error
+        if self.parts.ring:
+            self._count_rounds(part, events)
 
     def _encode(self, events: list[dict[str, Any]], *, hurried: bool) -> bytes:
         if self._checker is None:

@@ -142,6 +142,19 @@ os.kill(os.getpid(), signal.SIGABRT)
     assert written.seqs[0] <= 400
 
 
+def test_a_batch_that_is_larger_than_a_ring_segment_is_parted(tmp_path: Path) -> None:
+    settings = Settings(ring_rounds=1000, file_bytes=100_000, flush_seconds=3600)
+    with Recorder(tmp_path, rank=0, settings=settings) as recorder:
+        rounds(recorder, 256, width=200)
+        recorder.event("host", "too large for any segment", note="x" * 200_000)
+        rounds(recorder, 10, start=256)
+        recorder.flush()
+        assert recorder.dropped == 1
+    written = read(tmp_path)
+    assert not written.bad
+    assert written.seqs == [*range(256), *range(257, 268)]
+
+
 def test_a_ring_segment_takes_its_blocks_before_it_is_mapped(tmp_path: Path) -> None:
     part = files.MappedPart(str(tmp_path / "x.jsonl"), 3 * MEGABYTE)
     part.write(b"x" * 1000 + b"\n")
