@@ -428,6 +428,7 @@ def drive_collectives(group: Any) -> None:
     group.all_reduce(x)
     group.broadcast(x, src=1)
     group.all_gather(x.reshape(1, 4))
+    group.barrier()
 
 
 def drive_failure(engine: Engine, requests: list[Request]) -> None:

@@ -206,6 +206,7 @@ def test_collectives_count_once_each(written: Written) -> None:
     syncs = sum(len(fields) for _, fields in SITES.values())
     assert [event.op for event in operations].count("broadcast") == 2 * (syncs + 1)
     assert [event.op for event in operations].count("all_gather") == 2, "all_gather calls all_gather_into_tensor"
+    assert [event.op for event in operations].count("barrier") == 2
     assert {event.comm for event in operations} == {"tp"}
     assert set(COLLECTIVES) >= {"all_reduce", "broadcast"}
 

@@ -20,6 +20,7 @@ from divtrace.record.settings import ensure_run_name, run_name
 from divtrace.record.sglang.process import ProcessState, layers_for
 from divtrace.record.sglang.rows import tree_parents
 from divtrace.record.sglang.stage import StageHooks
+from divtrace.record.sglang.sync import collective_hook
 from divtrace.record.source import Source, Target
 from record.reading import child, finish, read
 
@@ -290,6 +291,25 @@ def test_a_communicator_is_counted_and_its_timeout_told(tmp_path: Path) -> None:
     assert (events[0].shape, events[0].dtype, events[0].numel) == ([2, 3], "float32", 6)
     assert (events[2].src, events[2].comm, events[2].comm_ranks) == (3, "attention_tp", [2, 3])
     assert "Timed out" in (events[3].error or "")
+
+
+def test_a_collective_whose_hook_failed_hides_no_other(tmp_path: Path) -> None:
+    class Group:
+        unique_name, world_size = "tp:0", 2
+        ranks: ClassVar[list[Any]] = [0, "one"]
+
+        def barrier(self) -> None: ...
+
+    group = Group()
+    with Recorder(tmp_path, rank=0) as recorder:
+        state = ProcessState(recorder, CpuDevice())
+        hook = collective_hook(state, "barrier")
+        for _ in range(30):
+            hook.around(Group.barrier, (group,), {})
+        assert hook.off
+        group.ranks[1] = 1
+        collective_hook(state, "barrier").around(Group.barrier, (group,), {})
+    assert [event.state for event in read(tmp_path).events] == ["enqueued", "completed", None]
 
 
 # Rounds, trees, sources ----------------------------------------------------------------------------------------------

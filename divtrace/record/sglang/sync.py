@@ -33,6 +33,7 @@ SITES: dict[str, tuple[str, tuple[str, ...]]] = {
 _NAMES = {
     "all_gather_into_tensor": "all_gather",
     "reduce_scatter_tensor": "reduce_scatter",
+    "reduce_scatter_along_dim": "reduce_scatter",
     "all_to_all_single": "all_to_all",
 }
 
@@ -104,11 +105,14 @@ _inside = threading.local()
 def collective_hook(state: ProcessState, name: str) -> Hook:
     """A hook on one method of `GroupCoordinator`. Methods that call each other count once, as the outermost."""
 
-    def before(group: Any, *args: Any, **kwargs: Any) -> Any:
+    def before(group: Any, *args: Any, **kwargs: Any) -> tuple[Any]:
         depth = getattr(_inside, "depth", 0)
+        token = None if depth or group.world_size < 2 else begin(group, args, kwargs)
+        # Last: a failure in here must not leave the thread inside for good.
         _inside.depth = depth + 1
-        if depth or group.world_size < 2:
-            return None
+        return (token,)
+
+    def begin(group: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [value for value in (*args, *kwargs.values()) if hasattr(value, "numel")]
         # The input comes last where an output comes first.
         tensor = tensors[-1] if tensors and name in _NAMES else tensors[0] if tensors else None
@@ -120,12 +124,14 @@ def collective_hook(state: ProcessState, name: str) -> Hook:
         op = name if name in ("all_gatherv", "reduce_scatterv") else _NAMES.get(name, name)
         return state.collectives.begin(op, comm, ranks, tensor, source)
 
-    def after(token: Any, _result: Any, *_args: Any, **_kwargs: Any) -> None:
-        _inside.depth = max(getattr(_inside, "depth", 1) - 1, 0)
-        state.collectives.done(token)
+    def after(begun: tuple[Any] | None, _result: Any, *_args: Any, **_kwargs: Any) -> None:
+        if begun is not None:
+            _inside.depth -= 1
+            state.collectives.done(begun[0])
 
-    def failed(token: Any, error: BaseException, *_args: Any, **_kwargs: Any) -> None:
-        _inside.depth = max(getattr(_inside, "depth", 1) - 1, 0)
-        state.collectives.failed(token, error)
+    def failed(begun: tuple[Any] | None, error: BaseException, *_args: Any, **_kwargs: Any) -> None:
+        if begun is not None:
+            _inside.depth -= 1
+            state.collectives.failed(begun[0], error)
 
     return Hook(f"GroupCoordinator.{name}", before=before, after=after, failed=failed)

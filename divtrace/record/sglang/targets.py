@@ -12,15 +12,18 @@ SPECULATIVE = "sglang.srt.speculative"
 GROUP = "sglang.srt.distributed.parallel_state.GroupCoordinator"
 COLLECTIVES = (
     "all_reduce",
+    "quant_all_reduce",
     "all_gather",
     "all_gather_into_tensor",
     "all_gatherv",
     "reduce_scatter",
+    "reduce_scatter_along_dim",
     "reduce_scatter_tensor",
     "reduce_scatterv",
     "all_to_all_single",
     "gather",
     "broadcast",
+    "barrier",
 )
 
 
