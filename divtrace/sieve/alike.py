@@ -45,7 +45,7 @@ def alike_at_once(
         excused: gives the record of another rank's line that differs from this record and may, else None.
 
     Returns:
-        None if lines begin differently, or if the ranks' numbers differ.
+        None if lines begin differently, or numbers do not rise by one.
     """
     first = matches[0]
     own = first.string[: first.start(1)]
@@ -56,7 +56,13 @@ def alike_at_once(
     alike = Alike(len(mine))
     for lines, match in zip(columns[1:], matches[1:], strict=True):
         start, end, at = match.start(1), match.end(1) + _TS, match.start(2) - 1
-        if b"".join(map(itemgetter(slice(end)), lines)) != heads.replace(own, match.string[:start]):
+        their_own = match.string[:start]
+        if match[1] == first[1]:
+            expected = heads.replace(own, their_own)
+        else:
+            low = int(match[1])
+            expected = b"".join([b'%b%d,"ts":' % (their_own, seq) for seq in range(low, low + len(lines))])
+        if b"".join(map(itemgetter(slice(end)), lines)) != expected:
             return None
         times = list(map(itemgetter(slice(end, at)), lines))
         if not b"".join(times).isdigit() or min(times) < b"1":

@@ -29,6 +29,8 @@ _groups = cast(Callable[[re.Match[bytes] | None], tuple[bytes, bytes]], re.Match
 _EVER = float("inf")
 _NARROWEST, _WIDEST = 8, 1 << 20
 """Lines that are compared at a time, after a difference and after long agreement."""
+_FEWEST = 16
+"""Lines below which taking them in as a block does not pay."""
 _MOST_PATIENCE = 63
 """Records that pass one by one at most before lines are compared again."""
 
@@ -38,8 +40,8 @@ class Lockstep(Quick):
 
     _window = _WIDEST
     _patience = _last_patience = 0
-    _unusual = _last_unusual = 0
-    """Blocks that are not tried as usual ones, now and after the last that were not."""
+    _slowly = 16
+    """Lines that are asked one by one after a block that is not usual; more, where several are not."""
     _checked = b""
     _found = False
 
@@ -98,6 +100,7 @@ class Lockstep(Quick):
             if not done:
                 if self._has_long_integer(cursors[0].text):
                     return
+                count = min(count, self._slowly)
                 done = self._equal_lines(count, stop)
             for cursor in cursors:
                 cursor.index += done
@@ -121,20 +124,17 @@ class Lockstep(Quick):
 
     def _usual_lines(self, count: int, stop: float) -> int:
         """How many of the next `count` lines agree, if they are usual and may be taken in as a block; else 0."""
-        if self._unusual:
-            self._unusual -= 1
-            return 0
         reference = self._active[0].cursor
         lines = reference.lines[reference.index : reference.index + count]
-        events = decode_usual(lines)
-        if len(events) == len(lines) and self._requests.is_plain:
-            alike = self._alike(events)
+        if len(lines) >= _FEWEST and self._requests.is_plain:
+            events = decode_usual(lines)
+            alike = self._alike(events) if len(events) >= _FEWEST else Alike(0)
             usual = events[: alike.count]
             if usual and self._is_usual(usual, reference.next_seq or 0, stop):
                 self._take_usual(usual, alike)
-                self._last_unusual = 0
+                self._slowly = _FEWEST
                 return alike.count
-        self._last_unusual = self._unusual = min(2 * self._last_unusual + 1, _MOST_PATIENCE)
+        self._slowly = min(2 * self._slowly, _WIDEST)
         return 0
 
     def _equal_lines(self, count: int, stop: float) -> int:
@@ -214,8 +214,12 @@ class Lockstep(Quick):
         reference = lanes[0].cursor
         count = len(events)
         columns = [lane.cursor.lines[lane.cursor.index : lane.cursor.index + count] for lane in lanes]
-        firsts = [lane.match(lines[0]) for lane, lines in zip(lanes, columns, strict=True) if lines]
-        matches = [first for first in firsts if first is not None]
+        firsts = [lane.match(lines[0]) if lines else None for lane, lines in zip(lanes, columns, strict=True)]
+        matches = [
+            first
+            for first, lane in zip(firsts, lanes, strict=True)
+            if first is not None and int(first[1]) == lane.cursor.next_seq
+        ]
         if len(matches) == len(lanes):
             found = alike_at_once(columns, matches, events, self._excused)
             if found is not None:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from operator import attrgetter
 
-from divtrace.events import Event
+from divtrace.events import VALUE_FIELDS, Event
 from divtrace.sieve.alike import Alike, has_compared
 from divtrace.sieve.careful import Careful
 from divtrace.sieve.cursor import NotSievableError
@@ -20,9 +20,12 @@ from divtrace.sieve.usual import decode_usual
 
 _ROUNDS = frozenset({"draft", "verify", "accept", "commit"})
 """Stages of a round that is checked as a whole."""
+_OF_REQUESTS = _ROUNDS | {"prefill", "schedule"}
 _NO_MODEL = ("collective", "host")
 _SHAPE = attrgetter("rank", "world", "attempt", "phase", "stage", "site")
-_KEY = attrgetter("world", "step", "req", "round", "stage", "site")
+_KEY = attrgetter("world", "step", "req", "attempt", "round", "stage", "site", "phase", "finished")
+"""What has to be equal also where ranks may differ."""
+_COMPARED = attrgetter(*VALUE_FIELDS, "comm", "comm_ranks", "comm_seq", "state")
 
 
 class Quick(Careful):
@@ -30,6 +33,8 @@ class Quick(Careful):
 
     _shapes: Set[tuple[int | None, int | None, int | None, str | None, str, str | None]] = frozenset()
     """What kinds of records the block holds, by the fields of `_SHAPE`."""
+    _in_rounds: Set[str] = frozenset()
+    """Stages of its records that belong to a round."""
 
     def _is_usual(self, events: Sequence[Event], seq: int, stop: float) -> bool:
         """Whether these records, of the fields of `UsualEvent`, may be taken in as a block."""
@@ -39,26 +44,29 @@ class Quick(Careful):
         self._shapes = shapes = set(map(_SHAPE, events))
         ranks, worlds = {None, cursor.rank}, {None, cursor.world}
         if any(
-            rank not in ranks or world not in worlds or attempt or phase not in (None, "used")
-            for rank, world, attempt, phase, _, _ in shapes
+            rank not in ranks or world not in worlds or phase not in (None, "used")
+            for rank, world, _, phase, _, _ in shapes
         ):
             return False
         steps = {event.step for event in events if event.stage != "host"}
         if None in steps or max((step for step in steps if step is not None), default=0) >= stop:
             return False
-        if not {event.stage for event in events if event.round is not None} <= _ROUNDS:
-            return False
-        synced = {event.stage for event in events if event.src is not None or event.comm_ranks is not None}
-        return synced <= {"collective"}
+        self._in_rounds = {event.stage for event in events if event.round is not None}
+        return self._in_rounds <= _OF_REQUESTS
 
     def _take_usual(self, events: Sequence[Event], alike: Alike) -> None:
         """Take in records that all active ranks share but for the slots."""
+        for event in [event for event in events if event.src is not None or event.comm_ranks is not None]:
+            if event.stage not in _NO_MODEL:
+                self._check_sync(event)
         if not self._take_rounds(events, alike):
             self._take_in_order(events, alike)
         self._note_block(events)
 
     def _take_rounds(self, events: Sequence[Event], alike: Alike) -> bool:
         """Take in a block whose requests all go on in the plain way; False if it is to be taken in record by record."""
+        if not self._in_rounds <= _ROUNDS or any(attempt for _, _, attempt, _, _, _ in self._shapes):
+            return False
         groups: defaultdict[str | None, list[Event]] = defaultdict(list)
         others: list[tuple[int, Event]] = []
         for done, event in enumerate(events):
@@ -124,16 +132,17 @@ class Quick(Careful):
                 yield other.new_seq_len, (rank,)
 
     def _excused(self, event: Event, line: bytes) -> Event | None:
-        """The record of another rank that differs from this one, if the walk judges both anyway."""
-        if not self._is_suspect(event) or event.stage not in _ROUNDS:
-            return None
+        """The record of another rank whose line is not this one's, if nothing that is compared differs.
+
+        Or if it does, but the walk judges both anyway.
+        """
         found = decode_usual([line])
-        if not found or _KEY(found[0]) != _KEY(event):
+        if not found or _KEY(found[0]) != _KEY(event) or event.stage == "host":
             return None
         other = found[0]
-        if (other.attempt, other.phase, other.finished) != (event.attempt, event.phase, event.finished):
-            return None
         if (other.kv_slots is None) is not (event.kv_slots is None):
+            return None
+        if _COMPARED(other) != _COMPARED(event) and not (self._is_suspect(event) and event.stage in _ROUNDS):
             return None
         if self._missing:
             self._record(other)
@@ -156,7 +165,7 @@ class Quick(Careful):
                 self._without_round(event, done, ranks)
                 continue
             live = known.get(req)
-            if live is None or live.open_round != number:
+            if live is None or live.open_round != number or live.attempt != (event.attempt or 0):
                 live = requests.begin_usual(event)
                 if live is None:
                     requests.agree(event, ranks, _slots(event, done, alike))

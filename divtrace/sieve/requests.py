@@ -40,8 +40,8 @@ class Requests:
         self.rows = Rows(ranks, self.suspect)
         self._ranks = tuple(ranks)
         self._over: deque[tuple[int, str]] = deque()
-        self._attempts: dict[tuple[str, int], RoundCount] = {}
-        """Of attempts that another one took over from."""
+        self._attempts: dict[str, dict[int, RoundCount]] = {}
+        """Of attempts that another one took over from, until their request is over."""
         self._unmatched: dict[str, set[tuple[int, Site]]] = {}
         """What requests recorded while a rank of the replica was not recording: that rank, and where."""
         self._absent: int | None = None
@@ -107,7 +107,7 @@ class Requests:
         number = event.round
         if live is None or number is None or number < 1 or self._absent is not None:
             return None
-        if live.contested or live.over_after is not None or live.attempt:
+        if live.contested or live.over_after is not None or live.attempt != (event.attempt or 0):
             return None
         if live.pending and not self._settle(live):
             return None
@@ -298,7 +298,7 @@ class Requests:
             if live is not None:
                 self._end_attempt(live)
             live = self.plain[req] = PlainRequest(req, attempt, self._extra)
-            live.rounds = self._attempts.pop((req, attempt), live.rounds)
+            live.rounds = self._attempts.get(req, {}).get(attempt, live.rounds)
             self._facts.requests.setdefault(req, 0)
         self._seen(live, event)
         return live
@@ -311,7 +311,7 @@ class Requests:
                 self._close(live, event.step)
                 self._end_attempt(live)
             live = self.any[req] = LiveRequest(req, attempt)
-            live.rounds = self._attempts.pop((req, attempt), live.rounds)
+            live.rounds = self._attempts.get(req, {}).get(attempt, live.rounds)
             self._facts.requests.setdefault(req, 0)
         if live.contested or self._absent is not None:
             self._seen(live, event)
@@ -320,7 +320,7 @@ class Requests:
     def _end_attempt(self, live: PlainRequest | LiveRequest) -> None:
         """Another attempt of the request begins; should this one come back, its rounds are not counted again."""
         self.rows.end(live)
-        self._attempts[live.req, live.attempt] = live.rounds
+        self._attempts.setdefault(live.req, {})[live.attempt] = live.rounds
 
     def unmatched(self, req: str, site: Site) -> None:
         """Note that a request recorded something while a rank was absent."""
@@ -386,6 +386,7 @@ class Requests:
         """Let go of requests that finished some steps ago."""
         while self._over and self._over[0][0] + _LINGER < step:
             _, req = self._over.popleft()
+            self._attempts.pop(req, None)
             plain, live = self.plain.pop(req, None), self.any.pop(req, None)
             if live is not None:
                 self._close(live, step)

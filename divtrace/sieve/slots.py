@@ -46,7 +46,8 @@ class SlotBytes:
             held = owner[slot]
             if held:
                 clash = held if held != index or index == SHARED else clash or index
-            owner[slot] = index
+            # Whoever lets go of a slot that two held, the other one may hold it still: it stays suspect.
+            owner[slot] = SHARED if held else index
         return clash
 
     def free(self, slots: Sequence[int], index: int) -> None:

@@ -329,8 +329,10 @@ class _Replay:
                 free, mine = (
                     (zeros[count], filled[index][count]) if count < table else (bytes(count), bytes((index,)) * count)
                 )
-                if owner[first:stop] != free:
-                    self._specials.clash(index, set(owner[first:stop]) - {0}, order)
+                before = owner[first:stop]
+                if before != free:
+                    self._specials.clash(index, {*before} - {0}, order)
+                    mine = bytes(SHARED if held else index for held in before)  # as `SlotBytes.give` has it
                 owner[first:stop] = mine
             else:
                 mine = filled[-index][count] if count < table else bytes((-index,)) * count

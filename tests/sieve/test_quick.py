@@ -1,0 +1,120 @@
+"""Blocks of usual lines: most of a plain trace goes that way, and whatever one record says otherwise is still found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from simulator import write_run
+from simulator.run import Run, simulate
+from simulator.scenarios import busy, scenario
+
+from divtrace.sieve import lockstep
+from divtrace.sieve.quick import Quick
+from divtrace.sieve.slots import SHARED, SlotBytes
+from divtrace.sieve.usual import UsualEvent, decode_usual, whole_event
+from divtrace.trace.records import decode_line
+from sieve.sieving import changed, loaded, sieved
+
+PLACES = [("tp2", "eagle"), ("tp4", "eagle"), ("tp2-dp2", "eagle"), ("tp2", "ngram"), ("tp2", "eagle-tree")]
+
+
+def usual(run: Run) -> Run:
+    """The run without `extra`, in which these ranks differ all the time, and with `seq` of four digits."""
+
+    def edited(_rank: int, record: dict[str, Any]) -> dict[str, Any]:
+        kept = {name: value for name, value in record.items() if name != "extra"}
+        return kept | {"seq": record["seq"] + 1000}
+
+    return run.edited(edited)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lockstep, "_FEWEST", 1)
+    monkeypatch.setattr(lockstep, "_WIDEST", 12)
+    monkeypatch.setattr(lockstep.Lockstep, "_window", 12)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_changed_record_is_judged_as_by_loading(seed: int, tmp_path: Path) -> None:
+    folder = write_run(usual(changed(PLACES[seed % len(PLACES)], seed)), tmp_path / "trace", "jsonl")
+
+    assert sieved(folder) == loaded(folder)
+
+
+def test_most_records_pass_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the tests above would say nothing about them."""
+    taken: list[int] = []
+    in_rounds: list[int] = []
+    block, rounds = Quick._take_usual, Quick._take_rounds
+
+    def counting(self: Quick, events: Any, alike: Any) -> None:
+        taken.append(len(events))
+        block(self, events, alike)
+
+    def counting_rounds(self: Quick, events: Any, alike: Any) -> bool:
+        done = rounds(self, events, alike)
+        in_rounds.append(done * len(events))
+        return done
+
+    monkeypatch.setattr(Quick, "_take_usual", counting)
+    monkeypatch.setattr(Quick, "_take_rounds", counting_rounds)
+    run = usual(simulate(busy()))
+    sieved(write_run(run, tmp_path / "busy", "jsonl"))
+    assert sum(taken) > 0.8 * len(run.records[0])
+
+    run = usual(simulate(scenario()))
+    sieved(write_run(run, tmp_path / "quiet", "jsonl"))
+    assert sum(in_rounds) > 0.2 * len(run.records[0])
+
+
+@pytest.mark.parametrize("rare", ["extra", "error", "note", "n", "draft_parents", "unknown"])
+def test_lines_with_rare_fields_are_no_usual_ones(rare: str) -> None:
+    values = {"extra": {"info.a": 1}, "error": "x", "note": "x", "n": 1, "draft_parents": [0], "unknown": 1}
+    plain = b'{"rank":0,"seq":1,"ts":2,"step":3,"stage":"draft","req":"a","round":1,"draft_tokens":[1,2]}'
+    odd = json.dumps({"stage": "draft", "req": "a", "round": 1, rare: values[rare]}).encode()
+
+    assert len(decode_usual([plain, plain, odd, plain])) == 2
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+def test_numbers_beyond_64_bits_are_left_to_the_careful_path(number: int) -> None:
+    assert decode_usual([b'{"stage":"draft","draft_tokens":[1,%d]}' % number]) == []
+
+
+def test_a_usual_record_becomes_the_same_event() -> None:
+    line = b'{"rank":0,"seq":1,"ts":2,"step":3,"stage":"draft","req":"a","round":1,"draft_tokens":[1,2]}'
+    (event,) = decode_usual([line])
+
+    assert isinstance(event, UsualEvent)
+    assert event.extra is None
+    assert whole_event(event) == decode_line(line)[0]
+
+
+@pytest.mark.parametrize("second", [1, 2])
+def test_a_slot_that_was_held_twice_stays_suspect(second: int) -> None:
+    """Once one of the two lets go of it, the other may still hold it."""
+    slots = SlotBytes()
+    assert slots.give([5, 6], 1) == 0
+    assert slots.give([5], second) == 1
+    slots.free([5], second)
+    assert slots.give([5], 3) == SHARED
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_lines_may_differ_where_the_walk_judges_anyway(seed: int, tmp_path: Path) -> None:
+    """One rank goes its own way in every round of a request from some step on."""
+    run = usual(simulate(scenario("tp2-dp2", "eagle")))
+    rng = Random(seed)
+    rank = rng.choice(list(run.ranks))
+    first = rng.randrange(100, 104)
+    for record in run.records[rank]:
+        if record.get("req", "").endswith("a") and record.get("step", 0) >= first and "target_tokens" in record:
+            record["target_tokens"] = [token + 1 for token in record["target_tokens"]]
+    folder = write_run(run, tmp_path / "trace", "jsonl")
+
+    assert sieved(folder) == loaded(folder)
