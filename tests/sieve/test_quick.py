@@ -118,3 +118,36 @@ def test_lines_may_differ_where_the_walk_judges_anyway(seed: int, tmp_path: Path
     folder = write_run(run, tmp_path / "trace", "jsonl")
 
     assert sieved(folder) == loaded(folder)
+
+
+INVARIANT = (
+    "correct_len",
+    "bonus",
+    "commit_len",
+    "new_seq_len",
+    "seq_len",
+    "draft_root",
+    "target_tokens",
+    "out_tokens",
+)
+KEY = ("step", "stage", "site", "req", "round")
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+def test_what_breaks_on_all_ranks_alike_is_found(name: str, tmp_path: Path) -> None:
+    """The ranks agree, so only the checks of whole rounds can tell."""
+    broken = 0
+    for seed in range(6):
+        run = usual(simulate(scenario()))
+        records = [one for one in run.records[0] if name in one and one["round"]]
+        chosen = Random(seed).choice(records)
+        for rank in run.ranks:
+            for record in run.records[rank]:
+                if name in record and [record.get(key) for key in KEY] == [chosen.get(key) for key in KEY]:
+                    value = record[name]
+                    record[name] = [value[0] + 1, *value[1:]] if isinstance(value, list) else value + 1
+        folder = write_run(run, tmp_path / str(seed), "jsonl")
+        report = loaded(folder)
+        assert sieved(folder) == report
+        broken += json.loads(report)["verdict"] == "divergence"
+    assert broken >= 3
