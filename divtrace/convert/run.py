@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
+
 from divtrace.convert.merge import MergedCursor
 from divtrace.convert.table import Wider
 from divtrace.convert.writer import RankWriter
@@ -261,7 +263,8 @@ class _Stream:
             cursor.close()
 
     def finish(self, facts: InputFacts) -> tuple[list[Meta], Provenance]:
-        """What reading showed; `facts` is completed."""
+        """What reading showed, added to `facts`."""
+        facts = msgspec.structs.replace(facts)  # this is asked again if a column turns out too narrow
         reading = self.cursor.reading
         metas = reading.metas
         if disagreements(metas) or any(meta.format not in (None, TRACE_FORMAT) for meta in metas):
@@ -302,8 +305,9 @@ class _Sorting(_Stream):
         return MergedCursor(*self._rank, self._files.sources, self._folder)
 
     def finish(self, facts: InputFacts) -> tuple[list[Meta], Provenance]:
+        """What reading showed, added to `facts`."""
         if isinstance(self.cursor, MergedCursor):
-            facts.duplicates = self.cursor.duplicates
+            facts = msgspec.structs.replace(facts, duplicates=self.cursor.duplicates)
         return super().finish(facts)
 
 

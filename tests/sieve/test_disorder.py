@@ -110,3 +110,20 @@ def test_no_room_for_the_copies_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(DivtraceError, match="could not be sorted: No space left on device") as raised:
         analyze(folder, Options(sieve_from=0, jobs=1))
     assert "TMPDIR" in str(raised.value.hint)
+
+
+def test_damage_is_told_once_where_a_column_has_to_be_written_anew(tmp_path: Path) -> None:
+    """Numbers of 64 bits without a sign are met late, and the rank is written a second time."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for rank in range(2):
+        lines = [
+            b'{"seq":%d,"step":%d,"stage":"draft","req":"a","round":%d,"draft_root":%d}' % (i, i, i, i)
+            for i in range(9)
+        ]
+        lines[8] = lines[8].replace(b'"draft_root":8', b'"draft_root":%d' % (2**64 - 1))
+        lines.insert(3, b"{")
+        (folder / f"rank{rank}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    convert([folder], tmp_path / "out")
+
+    assert encode(analyze(tmp_path / "out")) == loaded(folder)
