@@ -145,22 +145,30 @@ def _entries(value: Any, size: int) -> tuple[list[Entry], int, str]:
     return understood, bad, problem
 
 
+_SHARED = ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
+
+
 def _check_shapes(entries: list[Any], budget: int) -> None:
     """Bound what the conversion will copy, before it copies: shapes may be shared a million times."""
-    for name in ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes"):
-        try:
-            lists = list(map(itemgetter(name), entries))
-            widths = list(map(len, lists))
-        except (TypeError, KeyError):
-            lists = [found for entry in entries if type(entry) is dict and type(found := entry.get(name)) is list]
-            widths = list(map(len, lists))
-        budget -= sum(widths)
-        if max(widths, default=0) > MAXIMUM_TENSORS or budget < 0:
+    columns: list[Any]
+    try:
+        columns = list(zip(*map(itemgetter(*_SHARED), entries), strict=True))
+        widths = [list(map(len, column)) for column in columns]
+    except (TypeError, KeyError):
+        # Entries of older schemas, or something that is no entry.
+        columns = [
+            [found for entry in entries if type(entry) is dict and type(found := entry.get(name)) is list]
+            for name in _SHARED
+        ]
+        widths = [list(map(len, column)) for column in columns]
+    for name, column, lengths in zip(_SHARED, columns, widths, strict=False):
+        budget -= sum(lengths)
+        if max(lengths, default=0) > MAXIMUM_TENSORS or budget < 0:
             raise RefusedPickleError("has more tensors than any operation")
         if name.endswith("sizes"):
             try:
-                dimensions = max(map(len, chain.from_iterable(lists)), default=0)
+                dimensions = max(map(len, chain.from_iterable(column)), default=0)
             except TypeError:
-                dimensions = max((len(s) for s in chain.from_iterable(lists) if type(s) in (list, tuple)), default=0)
+                dimensions = max((len(s) for s in chain.from_iterable(column) if type(s) in (list, tuple)), default=0)
             if dimensions > MAXIMUM_DIMENSIONS:
                 raise RefusedPickleError("has a tensor of more dimensions than any")
