@@ -23,6 +23,7 @@ class TraceOperations:
 
     def __init__(self, world: WorldWalk) -> None:
         """Index the operations that carry numbers."""
+        self.ranks = frozenset(world.views)
         self._by_rank: dict[int, dict[Communicator, dict[int, Operation]]] = {}
         for rank, own in world.operations.items():
             lines = self._by_rank.setdefault(rank, {})

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from divtrace.evidence.report import EvidenceReport, EvidenceTimeout
 from divtrace.join.operations import GroupJoin, TraceOperations, fits
 from divtrace.walk.collectives import Operation
 from divtrace.walk.precedence import TimedOut
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedTimeouts:
+    """The timeouts of dumps and logs, and how far the traces account for them."""
+
+    timeouts: tuple[TimedOut, ...]
+    notes: tuple[str, ...]
+    """On those that were joined by order or not at all."""
+    unplaced: bool
+    """Of some timeout the traces do not have the operation on all its members: nothing there tells who did not come."""
+    unplaced_ranks: frozenset[int]
+    """Ranks that gave up waiting in such an operation."""
+
 
 IN_GRAPHS = "broadcasts inside a CUDA graph do not count in SeqNum"
 
@@ -19,8 +34,8 @@ def joined_timeouts(
     joins: Mapping[str, GroupJoin],
     *,
     complete: bool = False,
-) -> tuple[list[TimedOut], list[str]]:
-    """The timeouts, and notes on those that were joined by order or not at all.
+) -> JoinedTimeouts:
+    """The timeouts, joined to the traces' operations by number or order.
 
     Args:
         report: what the evidence shows.
@@ -30,6 +45,7 @@ def joined_timeouts(
         complete: every rank of every world has a trace.
     """
     found, notes = [], []
+    unplaced: list[tuple[int, ...]] = []
     floors = _Floors(report, joins)
     for timeout in report.timeouts:
         located: dict[int, Operation] = {}
@@ -57,7 +73,15 @@ def joined_timeouts(
                 f"{IN_GRAPHS}."
             )
         found.append(_timed_out(timeout, world, located, floors))
-    return found, list(dict.fromkeys(notes))
+        members = {rank for operation in located.values() for rank in operation.communicator.ranks}
+        if not located or not set(timeout.ranks) <= set(located) or not members <= traces.ranks:
+            unplaced.append(timeout.ranks)
+    return JoinedTimeouts(
+        tuple(found),
+        tuple(dict.fromkeys(notes)),
+        bool(unplaced),
+        frozenset(rank for ranks in unplaced for rank in ranks),
+    )
 
 
 def _locate(

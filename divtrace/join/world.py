@@ -13,7 +13,7 @@ from divtrace.evidence.report import EvidenceReport
 from divtrace.evidence.resolve import PlaceRank
 from divtrace.join.findings import add_findings
 from divtrace.join.operations import GroupJoin, TraceOperations, join_groups
-from divtrace.join.timeouts import by_source, joined_timeouts
+from divtrace.join.timeouts import JoinedTimeouts, by_source, joined_timeouts
 from divtrace.topology import RankGroups, Sizes, Topology, communicator_name, topology
 from divtrace.trace.discover import Discovery
 from divtrace.trace.model import Damage, Traces
@@ -30,21 +30,21 @@ def with_evidence(walk: Walk, evidence: Evidence, flags: GroupFlags) -> Walk:
     traces = TraceOperations(world)
     joins = join_groups(report.groups, traces)
     complete = len(walk.worlds) == 1 and set(expected_ranks(world.topology)) <= set(world.views)
-    _complete(world, report, joins)
+    placed = joined_timeouts(report, world.world, traces, joins, complete=complete)
+    _complete(world, report, joins, placed)
     walk.traces.damage = _damage(walk.traces.damage, report)
     notes = [
         f"Of {label} in the dumps and in the traces neither numbers nor order match; they are not joined."
         for label, join in joins.items()
         if join.by is None
     ]
-    timeouts, more = joined_timeouts(report, world.world, traces, joins, complete=complete)
     joined = concluded(walk.traces, walk.worlds, walk.missing_fields)
     return dataclasses.replace(
         joined,
-        timeouts=by_source([*joined.timeouts, *timeouts]),
+        timeouts=by_source([*joined.timeouts, *placed.timeouts]),
         evidence=report,
         evidence_world=world.world,
-        notes=(*notes, *more),
+        notes=(*notes, *placed.notes),
     )
 
 
@@ -62,7 +62,8 @@ def evidence_alone(found: Discovery, evidence: Evidence, flags: GroupFlags) -> W
         world.topology = dataclasses.replace(world.topology, replicas=(), notes=())
     world.replicas = [ReplicaWalk(index, 0, one, {}) for index, one in enumerate(world.topology.replicas)]
     world.waits = Waits((), (), (), ())
-    _complete(world, report, {})
+    placed = joined_timeouts(report, 0, TraceOperations(world), {})
+    _complete(world, report, {}, placed)
     traces = Traces(
         ranks={},
         files=(),
@@ -76,8 +77,7 @@ def evidence_alone(found: Discovery, evidence: Evidence, flags: GroupFlags) -> W
         shared_metas=[],
     )
     joined = concluded(traces, [world], DECISIONS)
-    timeouts, _ = joined_timeouts(report, 0, TraceOperations(world), {})
-    return dataclasses.replace(joined, timeouts=by_source(timeouts), evidence=report)
+    return dataclasses.replace(joined, timeouts=by_source(placed.timeouts), evidence=report)
 
 
 def conclude_alone(evidence: Evidence, flags: GroupFlags) -> EvidenceReport:
@@ -143,22 +143,22 @@ def _placing(sizes: Sizes | None, world: int) -> PlaceRank:
     return place
 
 
-def _complete(world: WorldWalk, report: EvidenceReport, joins: dict[str, GroupJoin]) -> None:
+def _complete(world: WorldWalk, report: EvidenceReport, joins: dict[str, GroupJoin], placed: JoinedTimeouts) -> None:
     """Add to a world what the evidence shows: findings, who waits, who failed."""
     held: dict[str, set[int]] = {}
     for group in report.groups:
         if len(group.lanes) > 1:
             held.setdefault(group.label, set()).update(group.lanes)
     add_findings(report, world, joins)
-    timeouts = report.timeouts
     world.outside = Outside(
         failing=frozenset(report.failing),
         failed=frozenset(report.failed),
         compared=frozenset().union(*held.values()) if report.compared else frozenset(),
         stalled=report.verdict == "uniform_stall" and not (set(expected_ranks(world.topology)) - set(report.ranks)),
-        undecided=report.undecided,
-        timed_out=frozenset(rank for timeout in timeouts for rank in timeout.ranks),
-        timeout_known=bool(timeouts),
+        # What logs leave open are the timeouts that they tell of.
+        undecided=report.undecided and (placed.unplaced or bool(report.dumps)),
+        timed_out=placed.unplaced_ranks,
+        timeout_known=placed.unplaced,
         absent=tuple(rank for rank, window in report.windows.items() if window.file is None),
     )
     own = world.waits

@@ -53,9 +53,9 @@ class Outside:
     undecided: bool = False
     """An operation is pending of which a member is not observed."""
     timed_out: frozenset[int] = frozenset()
-    """Ranks that gave up waiting."""
+    """Ranks that gave up waiting in an operation that the traces do not have on all its members."""
     timeout_known: bool = False
-    """Somebody gave up waiting, be it on an unknown rank."""
+    """Somebody gave up waiting in such an operation, be it on an unknown rank."""
     absent: tuple[int, ...] = ()
     """Where there are no traces: ranks that left no dump either."""
 

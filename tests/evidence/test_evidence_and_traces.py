@@ -205,3 +205,21 @@ def test_a_folder_of_traces_has_no_evidence_and_stray_texts_stay_ignored(tmp_pat
     report = analyze(folder)
     assert not isinstance(report.evidence, Evidence)
     assert report.coverage.ignored_files == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "absent", "verdict"), [(5, False, "clean"), (9, False, "insufficient"), (5, True, "insufficient")]
+)
+def test_what_a_timeout_leaves_open(tmp_path: Path, number: int, absent: bool, verdict: str) -> None:
+    """Where the traces have the operation on all its members, a log that repeats it adds nothing.
+
+    Elsewhere it is an operation of which a member has no trace (SPEC section 6).
+    """
+    folder = write_traces(tmp_path, {0: steps(5, last="timeout"), 1: [*steps(5), target(6, [11, 12])]})
+    if number == 5 and not absent:
+        assert analyze(folder).verdict == verdict
+    if absent:
+        (folder / "rank1.jsonl").unlink()
+    report = analyze(log(folder, watchdog(0, 0, number, number, "8(other_group)" if number == 9 else GROUP_TAG)))
+    assert report.verdict == verdict
+    assert report.timeouts[-1].source == "log"
