@@ -23,6 +23,7 @@ from divtrace.evidence.resolve import (
     PlaceRank,
     groups_of_ranks,
     joined_operations,
+    member_list,
     with_own_rank,
     with_peer_ranks,
 )
@@ -30,8 +31,11 @@ from divtrace.evidence.windows import LastNumbers, Window, last_numbers
 from divtrace.waits.relation import Waits, who_waits
 
 FAILURES = frozenset({"exception", "out-of-memory", "device-fault", "killed"})
-ABORTED = -6
-"""Exit code of a process that ended itself, which gloo does when sizes do not match: a consequence."""
+CONSEQUENCES = frozenset({0, None, -6, -15})
+"""Exit codes that tell of no failure of the process itself: none; aborted, which gloo does when sizes do not match; and
+terminated, which launchers do to the others when one process has failed."""
+ENGINE_WAITS = "vllm-rpc"
+"""The engine's process waits for an answer of every worker."""
 
 
 def analyse_evidence(
@@ -97,7 +101,14 @@ def conclude(
 
     behind = tuple(rank for _, rank in waits.behind)
     pending_ranks = {p.rank for p in state.pending}
-    failed = tuple(sorted(rank for rank in failing if rank not in pending_ranks and _awaited(rank, behind, facts)))
+    late = [
+        (o.rank, member_list(o.comm, o.rank, groups, topology))
+        for o in operations
+        if o.state == "timeout" and o.rank is not None
+    ]
+    failed = tuple(
+        sorted(rank for rank in failing if rank not in pending_ranks and _awaited(rank, behind, facts, late))
+    )
     windows = _windows(world, placed.by_rank, numbers, any_dump=bool(evidence.dumps))
     verdict = _verdict(findings, failed, behind, state, waits, world, placed.by_rank, comparison.compared)
     return EvidenceReport(
@@ -153,16 +164,32 @@ def _failing(facts: Iterable[Fact]) -> set[int]:
         if fact.rank is not None
         and (
             (fact.kind in FAILURES and fact.details.get("symptom") is not True)
-            or (fact.kind == "exited" and fact.details.get("exit_code") not in (0, None, ABORTED))
+            or (fact.kind == "exited" and fact.details.get("exit_code") not in CONSEQUENCES)
         )
     }
 
 
-def _awaited(rank: int, behind: Sequence[int], facts: Iterable[Fact]) -> bool:
-    """Whether others wait for a rank: by the relation, or because another rank timed out or lost its peer."""
+def _awaited(
+    rank: int, behind: Sequence[int], facts: Iterable[Fact], late: Iterable[tuple[int, tuple[int, ...]]]
+) -> bool:
+    """Whether others wait for a rank: by the relation, or because another rank timed out or lost its peer.
+
+    Args:
+        rank: a rank that failed.
+        behind: the ranks that others are seen to wait for.
+        facts: what logs tell.
+        late: for each operation that logs say timed out, the rank and the members of its communicator, empty if not
+            known.
+    """
     if rank in behind:
         return True
-    return any(fact.kind in ("timeout", "lost-peer", "waiting") and fact.rank not in (None, rank) for fact in facts)
+    if any(other != rank and (not members or rank in members) for other, members in late):
+        return True
+    return any(
+        fact.kind in ("timeout", "lost-peer", "waiting")
+        and (fact.rank not in (None, rank) or fact.format == ENGINE_WAITS)
+        for fact in facts
+    )
 
 
 def _verdict(

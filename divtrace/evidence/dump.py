@@ -85,6 +85,7 @@ class Dump:
 
     def operations(self) -> Iterator[Operation]:
         """The entries as rows of the one table."""
+        tails = [self.lanes[comm].tail if comm in self.lanes else None for comm in self.comms]
         for position, (_, comm, number, signature, state, created) in enumerate(zip(*self.columns, strict=True), 1):
             what = self.signatures[signature]
             yield Operation(
@@ -100,7 +101,7 @@ class Dump:
                 numel_in=elements(what.input_sizes),
                 numel_out=elements(what.output_sizes),
                 dtype=what.dtype or None,
-                state=STATES[state],
+                state="retired" if state == COMPLETED and tails[comm] == number else STATES[state],
                 created_ns=created or None,
             )
 

@@ -9,7 +9,8 @@ import msgspec
 from divtrace.evidence.coordinates import Coordinates
 
 Source = Literal["flight-recorder", "ras", "inspector", "log"]
-State = Literal["enqueued", "started", "completed", "timeout"]
+State = Literal["enqueued", "started", "completed", "timeout", "retired"]
+"""retired: gloo is done with it, and does not tell whether it was completed or given up."""
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):

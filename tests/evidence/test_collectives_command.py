@@ -68,3 +68,11 @@ def test_wrong_usage(folder: Path, arguments: tuple[str, str]) -> None:
 def test_nothing_to_read(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing\n")
     assert divtrace("collectives", tmp_path).returncode == 2
+
+
+def test_gloo_does_not_tell_whether_the_last_operation_was_given_up(tmp_path: Path) -> None:
+    job = four_ranks(r0=[Op(LEFT)])
+    job.backend = "gloo"
+    result = divtrace("collectives", job.write(tmp_path), "--format", "json", "--rank", "0")
+    states = [row["state"] for row in json.loads(result.stdout)["operations"]]
+    assert states == ["completed"] * (len(states) - 1) + ["retired"]

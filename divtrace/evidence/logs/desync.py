@@ -14,6 +14,7 @@ LITERALS = ("Timeout at collective:", "desync are:")
 _LIMIT = 400
 _RANKS = r"\[(?P<ranks>\d[\d, \-]{0,20000})\]"
 
+_TITLE = re.compile(r"^(?:\[[^\]]{1,200}\] )?Rank \d{1,7}\s*$")
 _HEAD = re.compile(r"- \[(?P<rank>\d{1,7})\] Timeout at collective: (?P<op>\w{1,60}), #(?P<number>\d{1,18})")
 _NOT_JOINED = re.compile(
     rf"{_RANKS} finished collective #(?P<done>\d{{1,18}}), but didn't join collective #(?P<number>\d{{1,18}})"
@@ -47,6 +48,10 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
     head = more.match(_HEAD)
     if head is None:
         return None
+    above = more.before if line.bare else None
+    if above is not None and _TITLE.match(above.text):
+        # The report is one message of many lines, of which only the first has a prefix.
+        line.adopt(above)
     found: list[Finding] = [
         Operation(
             source="log",

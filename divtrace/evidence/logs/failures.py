@@ -17,7 +17,7 @@ LITERALS = (
     "NVRM: Xid",
     "SIGKILL",
     "exitcode: -9",
-    "exitcode  : -9",
+    "exitcode  : ",
     "GPU Hang",
     "terminated with the following error",
 )
@@ -34,7 +34,8 @@ _MEMORY = re.compile(
 _KERNEL_OOM = re.compile(r"[Oo]ut of memory: Killed process (?P<pid>\d{1,9})(?: \((?P<name>[^)]{1,80})\))?")
 _XID = re.compile(r"NVRM: Xid \(PCI:(?P<bus>[0-9A-Fa-f:.]{4,20})\): (?P<code>\d{1,4}), ?(?P<rest>[^\n]{0,300})")
 _HANG = re.compile(r"HW Exception by GPU node-(?P<node>\d{1,4}).{0,120}?reason ?:GPU Hang")
-_KILLED = re.compile(r"(?:SIGKILL|exitcode\s*: -9)")
+_KILLED = re.compile(r"(?:SIGKILL|exitcode\s*: -9\b)")
+_EXIT = re.compile(r"^\s*exitcode  : (?P<code>-?\d{1,6}) \(pid: \d{1,9}\)")
 _LOCAL_RANK = re.compile(r"(?:^|\W)rank\s*: (?P<rank>\d{1,7}) \(local_rank: \d{1,7}\)")
 _SPAWNED = re.compile(r"-- Process (?P<index>\d{1,7}) terminated with the following error")
 
@@ -88,17 +89,20 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
             if found is None
             else (_fact("device-fault", line, where, found[0], details={"node": int(found["node"])}),)
         )
+    found = _EXIT.search(text)
+    if found is not None:
+        # torchrun's summary: the rank stands on the line above.
+        above = more.before
+        stated = _LOCAL_RANK.search(above.text) if above is not None else None
+        if stated is None:
+            return ()
+        code = int(found["code"])
+        kind: FactKind = "killed" if code == -9 else "exited"
+        text = f"{stated[0].strip()}, {found[0].strip()}"
+        return (_fact(kind, line, where, text, rank=int(stated["rank"]), details={"exit_code": code}),)
     found = _KILLED.search(text)
     if found is not None:
-        rank = None
-        # torchrun's summary puts the rank on a line above or below: only the same block counts.
-        for distance, follower in enumerate(more, 1):
-            if distance > 3:
-                break
-            stated = _LOCAL_RANK.search(follower.text)
-            if stated is not None:
-                rank = int(stated["rank"])
-        return (_fact("killed", line, where, text[:300], rank=rank),)
+        return (_fact("killed", line, where, text[:300]),)
     return ()
 
 

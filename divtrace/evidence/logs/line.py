@@ -146,6 +146,11 @@ class Following:
         self._lines: list[Line] = []
         self.consumed = 0
 
+    @property
+    def before(self) -> Line | None:
+        """The line in front, unless it was read already."""
+        return self._before()
+
     def __iter__(self) -> Iterator[Line]:
         """The lines behind, nearest first."""
         position = 0
