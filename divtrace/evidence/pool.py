@@ -1,11 +1,13 @@
-"""Many large files read in spawned processes. The result does not depend on how many."""
+"""Many large files read in several processes. The result does not depend on how many."""
 
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from divtrace.errors import DivtraceError
 
@@ -13,6 +15,9 @@ SMALLEST = 32 << 20
 """Bytes below which starting a process costs more than it saves."""
 LOTS = 4
 """Lots of files for each process, so that none waits long for the others."""
+
+THREADED = frozenset({"polars", "pyarrow", "numpy", "ray"})
+"""Modules whose own threads the interpreter does not know of."""
 
 Lot = list[tuple[str, Path]]
 _T = TypeVar("_T")
@@ -47,8 +52,7 @@ def read_parts(read: Callable[[Lot], _T], lots: Sequence[Lot], jobs: int | None)
     from multiprocessing import get_context
 
     workers = min(jobs if jobs is not None else (os.cpu_count() or 1), len(lots))
-    # A forked child would inherit locks that other threads hold.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context(_start_method())) as pool:
         try:
             return list(pool.map(read, lots))
         except BrokenProcessPool as error:
@@ -56,6 +60,12 @@ def read_parts(read: Callable[[Lot], _T], lots: Sequence[Lot], jobs: int | None)
                 "dumps and logs could not be read: a process died",
                 hint="memory may have run out; --jobs 1 needs the least",
             ) from error
+
+
+def _start_method() -> Literal["fork", "spawn"]:
+    """How processes are started: a fork has imported everything, but inherits the locks that other threads hold."""
+    alone = threading.active_count() == 1 and not THREADED & sys.modules.keys()
+    return "fork" if alone and sys.platform == "linux" else "spawn"
 
 
 def _size(path: Path) -> int:
