@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
+from divtrace.trace.compression import StreamDamage, open_stream
 from divtrace.trace.discover import Discovery, is_remote, is_trace_name
 
 
@@ -19,6 +20,8 @@ class Candidates:
     """Files that were named on the command line or bear a trace's name: traces unless they turn out to be evidence."""
 
 
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+"""First bytes of gzip and of zstd."""
 _INSPECTOR = (b'{"header"', b'{"metadata"', b'{"coll_perf"', b'{"p2p_perf"', b'{ "header"')
 
 
@@ -43,9 +46,13 @@ def without(found: Discovery, evidence: set[str]) -> Discovery:
 
 
 def _begins_like_inspector(path: str) -> bool:
-    """NCCL's Inspector writes JSON Lines too, under names that may be those of traces."""
+    """NCCL's Inspector writes JSON Lines too, under names that may be those of traces, compressed or not."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - the path may hold surrogates
-            return file.read(16).startswith(_INSPECTOR)
-    except OSError:
+            first = file.read(16)
+            if first.startswith(_COMPRESSED):
+                file.seek(0)
+                first = open_stream(file, None).peek(16)
+            return first.startswith(_INSPECTOR)
+    except (OSError, StreamDamage):
         return False

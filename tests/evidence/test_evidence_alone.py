@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+import zstandard
 from cli.command import Result, divtrace
 
 from divtrace import analyze
 from divtrace.errors import DamageError, NoTraceError
+from divtrace.report.model import Evidence
 from divtrace.schema_files import generate_schema
 from evidence.jobs import LEFT, RIGHT, WORLD, Op, four_ranks
 from evidence.test_log_analysis import TIMEOUT, watchdog
@@ -164,3 +167,20 @@ def test_names_and_order_of_files_decide_nothing(tmp_path: Path) -> None:
     there = analyze(job.write(tmp_path / "b", name="z{}_of_host7_rank_{}".replace("{}", "{0}")))
     assert (here.verdict, here.progress, here.timeouts) == (there.verdict, there.progress, there.timeouts)
     assert here.first is None
+
+
+@pytest.mark.parametrize(
+    "name", ["host1-pid7.log", "events.jsonl", "events.jsonl.gz", "events.jsonl.zst", "inspector.zst"]
+)
+def test_inspector_files_of_any_name(tmp_path: Path, name: str) -> None:
+    """Its files are JSON Lines as traces are; what they hold tells them apart, compressed or not."""
+    line = (
+        '{"header":{"id":"0x7f","rank":3,"n_ranks":8,"nnodes":1},"metadata":{"inspector_output_format_version":"v4.0",'
+        '"hostname":"h","pid":1},"coll_perf":{"coll":"AllReduce","coll_sn":12,"coll_msg_size_bytes":65536}}\n'
+    )
+    raw = (line * 3).encode()
+    packed = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}.get(Path(name).suffix, bytes)(raw)
+    (tmp_path / name).write_bytes(packed)
+    report = analyze(tmp_path)
+    assert isinstance(report.evidence, Evidence)
+    assert [(file.path, file.kind, file.operations) for file in report.evidence.files] == [(name, "inspector", 3)]

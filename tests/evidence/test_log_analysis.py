@@ -247,3 +247,35 @@ def test_a_size_that_gloo_refused_is_told(tmp_path: Path) -> None:
     found = analyse(logs(tmp_path, rank3=text))
     assert (found.verdict, found.behind, found.findings) == ("insufficient", (), ())
     assert any(":1: rank 3 received 48 bytes where it expected 40" in note for note in found.notes)
+
+
+KILLED = "worker 4 received SIGKILL\n"
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        ({"rank0": watchdog(0, 0, 31, 31, "0(default_pg)")}, "rank_failed"),
+        ({"server": "(EngineCore_DP0 pid=3) ERROR 01-02 03:09:05 [core.py:1] TimeoutError: RPC call to x timed out.\n"}, "rank_failed"),
+        ({"rank2": watchdog(2, 0, 31, 31, "0(default_pg)")}, "insufficient"),
+        ({"server": "TimeoutError: call to x timed out.\n"}, "insufficient"),
+    ],
+)  # fmt: skip
+def test_who_waits_for_a_rank_that_was_killed(tmp_path: Path, others: dict[str, str], verdict: str) -> None:
+    """Another rank's watchdog, or the engine, which waits for all workers; not the rank's own timeout."""
+    texts = {"rank2": "", **others}
+    texts["rank2"] += KILLED
+    found = analyse(logs(tmp_path, **texts))
+    assert (found.verdict, found.failing) == (verdict, (2,))
+
+
+def test_a_timeout_in_a_group_without_the_failed_rank_does_not_wait_for_it(tmp_path: Path) -> None:
+    found = analyse(logs(tmp_path, rank0=watchdog(0, 0, 31, 31), rank2=KILLED), topology=Layout())
+    assert (found.failing, found.failed) == ((2,), ())
+
+
+@pytest.mark.parametrize("code", [-6, -15, 0])
+def test_an_exit_that_somebody_else_caused_is_no_failure(tmp_path: Path, code: int) -> None:
+    text = f"  rank      : 5 (local_rank: 1)\n  exitcode  : {code} (pid: 7)\n"
+    found = analyse(logs(tmp_path, server=text, rank0=watchdog(0, 0, 31, 31, "0(default_pg)")))
+    assert (found.failing, found.verdict) == ((), "insufficient")

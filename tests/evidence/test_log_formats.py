@@ -200,9 +200,9 @@ def test_desync_report(tmp_path: Path) -> None:
     result = read(tmp_path, DESYNC.format(at=41, late="7", done=38, next=39))
     check(
         result,
-        [row(group_rank=0, number=41, op="all_reduce", state="timeout", format="nccl-desync")],
+        [row(rank=0, group_rank=0, number=41, op="all_reduce", state="timeout", format="nccl-desync")],
         [
-            row(kind="missing", group_ranks=(7,), number=39, group_rank=0),
+            row(kind="missing", rank=0, group_ranks=(7,), number=39, group_rank=0),
             row(kind="snapshot", details={"#38 finished ALLREDUCE": "7", "#41 started ALLREDUCE": "0, 1, 2"}),
         ],
     )

@@ -216,6 +216,15 @@ FAILURES: dict[str, tuple[str, Rows]] = {
         "worker 4 received SIGKILL\n"),
         [row(kind="killed"), row(kind="killed")],
     ),
+    "torchrun's summary": (
+        ("Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-30_10:00:00\n  host      : n1\n"
+        "  rank      : 5 (local_rank: 1)\n  exitcode  : -9 (pid: 7)\n  error_file: <N/A>\n"
+        "[1]:\n  rank      : 6 (local_rank: 2)\n  exitcode  : 1 (pid: 8)\n"),
+        [
+            row(kind="killed", rank=5, details={"exit_code": -9}),
+            row(kind="exited", rank=6, details={"exit_code": 1}),
+        ],
+    ),
     "a traceback in a box": (
         ('│ [rank1]: Traceback (most recent call last): │\n│ [rank1]:   File "/srv/a.py", line 3, in step │\n'
         "│ [rank1]: ValueError: no │\n"),
