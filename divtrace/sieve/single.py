@@ -1,14 +1,17 @@
 """One request alone: is there surely nothing to be found about it? Reads as little of the traces as that takes.
 
 The lines that hold the request are compared and checked as the sieve does. If all ranks recorded the same and no
-invariant may break, the request has no finding of its own. Anything else, and whatever one request's records do not
-tell (above all whether another request holds one of its KV slots), is left to the whole analysis.
+invariant may break, and no other request holds one of its KV slots (`divtrace.sieve.neighbours`), the request has no
+finding of its own. Anything else is left to the whole analysis.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from operator import attrgetter
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -19,6 +22,7 @@ from divtrace.report.model import Tool
 from divtrace.report.request import FirstDivergence, RequestResult
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.facts import ReplicaFacts
+from divtrace.sieve.neighbours import apart_in_lines
 from divtrace.sieve.requests import Requests
 from divtrace.sieve.survey import RankFiles, survey
 from divtrace.topology import ReplicaGroup, Topology
@@ -31,12 +35,13 @@ from divtrace.walk.config import setting
 from divtrace.walk.sync import wrong_group
 from divtrace.walk.world import GroupFlags, world_topology
 
-_BLOCK = 1 << 21
+_BLOCK = 1 << 18
 _COMPARED = (Kind.CONTROL, Kind.LAYOUT, Kind.SHAPE)
 _NOT_COMPARED = (
     *("kind", "world", "rank", "seq", "ts", "kv_slots", "pool_index", "pool_free", "decided_on", "margin"),
-    *("dummy", "error", "error_type", "note", "state"),
+    *("dummy", "error", "error_type", "note", "state", "extra"),
 )
+_compared = attrgetter(*(name for name in Event.__struct_fields__ if name not in _NOT_COMPARED))
 
 
 class UnsureError(Exception):
@@ -63,7 +68,7 @@ def without_finding(
                 if replica in (None, index) and inside and _serves(world, inside, one, groups, req):
                     results.append(RequestResult(world=world, replica=index, finding=None, origin=None))
             first += len(groups.replicas)
-    except (UnsureError, NotSievableError, OSError):
+    except (UnsureError, NotSievableError, BadRecordError, OSError):
         return None
     if not results:
         return None
@@ -85,6 +90,10 @@ def _serves(world: int, files: Mapping[int, RankFiles], replica: ReplicaGroup, g
     if not any(events.values()):
         return False
     check_events(events, groups, setting(metas, "algorithm"), req)
+    for rank, own in events.items():
+        mine = (one for one in own if one.req == req)
+        if not apart_in_lines(req, mine, partial(_rank_blocks, files[rank].sources)):
+            raise UnsureError
     return True
 
 
@@ -103,9 +112,7 @@ def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algori
     good: set[tuple[object, ...]] = set()
     for row in zip(*columns, strict=True):
         event = row[0]
-        if any(one.kv_slots is not None for one in row):
-            # Whether another request holds one of these slots, only the whole trace tells.
-            raise UnsureError
+        slots = [one.kv_slots for one in row]
         if event.comm_ranks is not None or event.src is not None:
             key = (event.stage, None if event.comm_ranks is None else tuple(event.comm_ranks), event.src)
             if key not in good:
@@ -113,15 +120,11 @@ def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algori
                 if wrong_group(group, groups) is not None:
                     raise UnsureError
                 good.add(key)
-        for one in row:
-            for name in _NOT_COMPARED:
-                setattr(one, name, None)
-            if one.extra is not None:
-                one.extra = compared_extra(one)
-        if any(one != event for one in row[1:]):
-            raise UnsureError
+        for one in row[1:]:
+            if _compared(one) != _compared(event) or compared_extra(one) != compared_extra(event):
+                raise UnsureError
         if event.req == req and event.stage not in ("collective", "host"):
-            requests.agree(event, ranks, None)
+            requests.agree(event, ranks, slots if any(one is not None for one in slots) else None)
     requests.close_all()
     if facts.suspects or facts.stepless or facts.irregular:
         raise UnsureError
@@ -160,34 +163,48 @@ def _events(rank: int, world: int, files: RankFiles, req: str) -> Iterator[Event
 
 def _lines(source: Source, needle: bytes) -> Iterator[bytes]:
     """The lines of a file that hold a text, or any escape, which may stand for a part of it."""
+    for text, end in _blocks(source):
+        if text.find(b"\\", 0, end) >= 0:
+            yield from (line for line in text[:end].split(b"\n") if b"\\" in line or needle in line)
+            continue
+        at = text.find(needle, 0, end)
+        while at >= 0:
+            start = text.rfind(b"\n", 0, at) + 1
+            stop = text.find(b"\n", at, end)
+            stop = end if stop < 0 else stop
+            yield text[start:stop]
+            at = text.find(needle, stop, end)
+
+
+def _rank_blocks(sources: Sequence[Source]) -> Iterator[tuple[bytes, int]]:
+    for source in sources:
+        yield from _blocks(source)
+
+
+def _blocks(source: Source) -> Iterator[tuple[bytes, int]]:
+    """A file in blocks: bytes, and how many of them are whole lines."""
     with source.open() as file:
         stream = open_stream(file, source.size)
-        rest = b""
         if stream.plain and source.size is not None:
             file.seek(0)
-            while block := file.read(_BLOCK):
-                text = rest + block
-                cut = text.rfind(b"\n") + 1
-                yield from _matching(text, cut, needle)
-                rest = text[cut:]
+            yield from _plain_blocks(file)
+            return
+        rest = b""
+        for chunk in stream:
+            text = rest + chunk
+            end = text.rfind(b"\n") + 1
+            yield text, end
+            rest = text[end:]
+        yield rest, len(rest)
+
+
+def _plain_blocks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """The line that a block breaks off in is read again, which is cheaper than putting blocks together."""
+    size = _BLOCK
+    while text := file.read(size):
+        end = text.rfind(b"\n") + 1 if len(text) == size else len(text)
+        if not end:
+            size *= 2  # a longer line than that
         else:
-            for chunk in stream:
-                text = rest + chunk
-                cut = text.rfind(b"\n") + 1
-                yield from _matching(text, cut, needle)
-                rest = text[cut:]
-        yield from _matching(rest, len(rest), needle)
-
-
-def _matching(text: bytes, end: int, needle: bytes) -> Iterator[bytes]:
-    escaped = text.find(b"\\", 0, end) >= 0
-    if escaped:
-        yield from (line for line in text[:end].split(b"\n") if b"\\" in line or needle in line)
-        return
-    at = text.find(needle, 0, end)
-    while at >= 0:
-        start = text.rfind(b"\n", 0, at) + 1
-        stop = text.find(b"\n", at, end)
-        stop = end if stop < 0 else stop
-        yield text[start:stop]
-        at = text.find(needle, stop, end)
+            yield text, end
+        file.seek(end - len(text), os.SEEK_CUR)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -56,33 +58,57 @@ def without_slots(_rank: int, record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != "kv_slots"}
 
 
-def test_a_request_with_slots_is_left_to_the_whole_by_columns(tmp_path: Path) -> None:
-    folder = write_run(changed(("tp2", "eagle"), 1), tmp_path, "parquet")
-    with_slots = {
-        record.event.req
-        for trace in load([folder]).ranks.values()
-        for record in trace.records
-        if record.event.kv_slots is not None
-    }
-    assert with_slots
-    assert all(alone(folder, req) is None for req in with_slots if req is not None)
+def lays(req: str, number: int, slots: list[int]) -> dict[str, Any]:
+    positions = list(range(5, 5 + len(slots)))
+    return {"req": req, "round": number, "stage": "verify", "kv_positions": positions, "kv_slots": slots}
 
 
-def test_a_request_with_slots_is_left_to_the_whole(tmp_path: Path) -> None:
+def ends(req: str, number: int) -> dict[str, Any]:
+    return {"req": req, "round": number, "stage": "commit", "commit_len": 1, "new_seq_len": 6, "finished": "stop"}
+
+
+def cuts(req: str, number: int) -> dict[str, Any]:
+    """A commit behind which no row is left."""
+    return {"req": req, "round": number, "stage": "commit", "commit_len": 1, "new_seq_len": 5, "finished": ""}
+
+
+SHARING = {
+    "slots of its own": ([lays("A", 1, [40, 41]), lays("B", 1, [50, 51])], True),
+    "behind the end of the other": ([lays("A", 1, [40]), ends("A", 1), lays("B", 1, [40])], True),
+    "in front of the other": ([lays("B", 1, [40]), lays("A", 1, [40])], True),
+    "while the other holds it": ([lays("A", 1, [40]), lays("B", 1, [40]), ends("A", 1)], False),
+    "again, while the other holds it": (
+        [lays("B", 1, [40]), cuts("B", 1), lays("A", 1, [40]), lays("B", 2, [40]), ends("A", 1)],
+        False,
+    ),
+    "twice in one record": ([lays("B", 1, [40, 40])], False),
+    "with a long prefix": ([lays("A", 1, [41, 40]), ends("A", 1), lays("A", 2, [40]), lays("B", 1, [40])], False),
+}
+
+
+@pytest.mark.parametrize("form", ["plain", "with spaces", "escaped", "compressed", "converted"])
+@pytest.mark.parametrize("how", SHARING)
+def test_a_slot_that_another_may_hold_is_left_to_the_whole(how: str, form: str, tmp_path: Path) -> None:
     """Another request may hold one of its slots, which its own records do not show."""
+    records, is_sure = SHARING[how]
+    folder = tmp_path / "in"
+    folder.mkdir()
     for rank in (0, 1):
-        write(
-            tmp_path,
-            f"rank{rank}.jsonl",
-            event(0, rank=rank, req="A", round=1, step=1, stage="verify", kv_positions=[5], kv_slots=[40]),
-            event(1, rank=rank, req="B", round=1, step=1, stage="verify", kv_positions=[7], kv_slots=[40]),
-            event(2, rank=rank, req="A", round=1, step=1, stage="accept", correct_len=0),
-        )
-    assert alone(tmp_path, "B") is None
-    answer = first_divergence([tmp_path], "B", Options(sieve_from=0))
-    assert answer == first_divergence([tmp_path], "B", WHOLE)
-    assert answer.results[0].finding is not None
-    assert answer.results[0].finding.rule == "kv-alias"
+        whole = [{"seq": seq, "step": 1, **record} for seq, record in enumerate([*records, {"stage": "host"}])]
+        lines = [json.dumps(one, separators=None if form == "with spaces" else (",", ":")) + "\n" for one in whole]
+        text = "".join(lines).replace("kv_slots", "kv\\u005fslots" if form == "escaped" else "kv_slots").encode()
+        if form == "compressed":
+            (folder / f"rank{rank}.jsonl.gz").write_bytes(gzip.compress(text))
+        else:
+            (folder / f"rank{rank}.jsonl").write_bytes(text)
+    if form == "converted":
+        convert([folder], tmp_path / "out")
+        folder = tmp_path / "out"
+    whole_answer = first_divergence([folder], "B", WHOLE)
+
+    assert alone(folder, "B") == (whole_answer if is_sure else None)
+    assert first_divergence([folder], "B", Options(sieve_from=0)) == whole_answer
+    assert (whole_answer.results[0].finding is None) or not is_sure
 
 
 @pytest.mark.parametrize("written", [rb"\u0041", rb"A", rb"\u0041\u002dB"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from divtrace.sieve.columnar.chunk import Chunk
@@ -14,6 +15,7 @@ from divtrace.sieve.columnar.rounds import Unplain
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lane import Lane
+from divtrace.sieve.neighbours import Claim, Finish, Neighbours
 from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.requests import Requests
 from divtrace.sieve.single import UnsureError, check_events
@@ -62,6 +64,8 @@ def check_columns(
         ]
         try:
             _check(Stretch(parts), replica, groups, algorithm, req)
+            if not all(_apart(trace, chunk, req) for trace, chunk in zip(traces, found, strict=True)):
+                raise UnsureError
         except pa.ArrowException as error:
             raise UnsureError from error
         return True
@@ -95,8 +99,6 @@ def _chunk(trace: ParquetTrace, rank: int, world: int, req: str) -> Chunk | None
     seq = table.column("seq")
     if seq.null_count:
         raise UnsureError
-    if "kv_slots" in table.column_names and table.column("kv_slots").null_count < len(table):
-        raise UnsureError  # whether another request holds one of these slots, only the whole trace tells
     table = table.take(pc.sort_indices(seq)).combine_chunks()
     seq = table.column("seq").combine_chunks()
     if len(seq) > 1 and not pc.all(pc.greater(seq[1:], seq[:-1])).as_py():
@@ -106,6 +108,45 @@ def _chunk(trace: ParquetTrace, rank: int, world: int, req: str) -> Chunk | None
             raise UnsureError
     given = {name: _one(table.column(name)) for name in trace.fields}
     return Chunk(trace, [], len(table), 0, given)
+
+
+def _apart(trace: ParquetTrace, chunk: Chunk, req: str) -> bool:
+    """`Neighbours.are_apart` over the columns of one rank."""
+    slots, names, seq = (chunk.column(name) for name in ("kv_slots", "req", "seq"))
+    if slots is None or names is None or seq is None:
+        return True
+    mine = zip(names.to_pylist(), seq.to_pylist(), slots.to_pylist(), strict=True)
+    own = Neighbours(req, ((at, given) for name, at, given in mine if name == req))
+    return own.are_apart(_claims(trace, own), partial(_finishes, trace))
+
+
+def _claims(trace: ParquetTrace, own: Neighbours) -> Iterator[Claim]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pa.array(sorted(own.slots), pa.int64())
+    for groups in trace.pieces():
+        columns = trace.read(groups, ["req", "seq", "kv_slots"])
+        slots = columns["kv_slots"]
+        hits = pc.indices_nonzero(pc.is_in(slots.flatten(), wanted.cast(slots.type.value_type)))
+        rows = pc.unique(pc.list_parent_indices(slots).take(hits))
+        taken = (columns[name].take(rows).to_pylist() for name in ("req", "seq", "kv_slots"))
+        for req, seq, given in zip(*taken, strict=True):
+            if req != own.req:
+                yield from ((seq, req, slot) for slot in given if slot in own.slots)
+
+
+def _finishes(trace: ParquetTrace) -> Iterator[Finish]:
+    import pyarrow.compute as pc
+
+    if "finished" not in trace.fields:
+        return
+    for groups in trace.pieces():
+        columns = trace.read(groups, ["req", "seq", "finished"])
+        finished = columns["finished"]
+        over = pc.and_(finished.is_valid(), pc.invert(holding(finished, ("",), len(finished))))
+        rows = pc.indices_nonzero(over)
+        yield from zip(columns["req"].take(rows).to_pylist(), columns["seq"].take(rows).to_pylist(), strict=True)
 
 
 def _holds(trace: ParquetTrace, group: int, req: str) -> bool:
