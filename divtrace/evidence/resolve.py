@@ -30,6 +30,8 @@ class Membership(Protocol):
         """Global ranks in group order; None if not known."""
 
 
+GLOO = "gloo"
+"""Backend whose log lines name no group."""
 PlaceRank = Callable[[Coordinates], int | None]
 """The global rank of engine coordinates, None where the sizes are not known."""
 
@@ -119,13 +121,13 @@ def member_list(
 def groups_of_ranks(
     by_rank: Mapping[int, Dump], groups: Sequence[GroupLanes], world: Sequence[int]
 ) -> dict[int, tuple[tuple[int, ...], ...]]:
-    """By rank the members of every group that it used; without ranks of which not all groups are known."""
+    """By rank the members of every gloo group that it used; without ranks of which not all groups are known."""
     found: dict[int, tuple[tuple[int, ...], ...]] = {}
     if set(world) == set(by_rank) and all(dump.helpers_complete for dump in by_rank.values()):
         unnamed = unnamed_groups({rank: dump.helpers for rank, dump in by_rank.items()})
         return {rank: members for rank, members in unnamed.items() if members is not None}
     for rank, dump in sorted(by_rank.items()):
-        own = [group for group in groups if rank in group.lanes]
+        own = [group for group in groups if rank in group.lanes and group.comm.backend == GLOO]
         named = all(comm.name or comm.desc for comm in dump.comms)
         if own and named and dump.from_start and not any(group.open for group in own):
             found[rank] = tuple(group.members for group in own)
@@ -143,8 +145,8 @@ def with_peer_ranks(
 
     Where members are not known: a sorted group in which index X is global rank X begins with ranks 0 … X, so that
     every lower index is certain as well. If lines of one format show an index that is not the rank, several groups
-    are in play and each line speaks for itself only. Where a line names no group, an index that means one rank in
-    every group that its rank `used` is taken for that rank, and the fact says so (`details["by_every_group"]`).
+    are in play and each line speaks for itself only. Where a line of gloo names no group, an index that means one rank
+    in every gloo group that its rank `used` is taken for that rank; the fact says so (`details["by_every_group"]`).
     """
     rows = list(facts)
     identity: dict[str, int] = defaultdict(lambda: -1)
@@ -175,7 +177,7 @@ def with_peer_ranks(
                 found += [members[index]] if index < len(members) else []
             elif index <= certain or (complete and certain >= 0 and index == len(world) - 1):
                 found.append(index)
-        if not found and fact.comm is None and fact.rank is not None and used:
+        if not found and fact.comm is None and fact.rank is not None and used and fact.format.startswith(GLOO):
             every = [
                 by_every_group(index, fact.group_rank, fact.rank, used.get(fact.rank, ())) for index in fact.group_ranks
             ]

@@ -158,3 +158,11 @@ def test_a_line_names_no_group_but_the_dumps_do(tmp_path: Path, line: str, behin
     folder = Job(groups, ranks, backend="gloo").write(tmp_path)
     (folder / "rank2.err").write_text(line)
     assert analyse(folder).behind == behind
+
+
+def test_groups_of_another_backend_tell_nothing_of_gloo_lines(tmp_path: Path) -> None:
+    """Engines have a gloo group beside each NCCL group; one that no dump shows may have other members."""
+    groups = {WORLD: [0, 1, 2, 3], LEFT: [0, 1], RIGHT: [2, 3]}
+    folder = Job(groups, {rank: [Op(LEFT if rank < 2 else RIGHT)] * 3 for rank in range(4)}).write(tmp_path)
+    (folder / "rank2.err").write_text(failed(2, 1))
+    assert analyse(folder).behind == ()
