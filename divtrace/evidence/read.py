@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from divtrace.collector import collector_paused
 from divtrace.evidence.dump import Dump, build_dump
 from divtrace.evidence.dump_schema import parse_dump
 from divtrace.evidence.facts import EvidenceFile, Fact, Operation, Unreadable
@@ -89,7 +88,7 @@ def _read_all(files: Iterable[tuple[str, Path]]) -> Evidence:
 def _read_one(name: str, path: Path, evidence: Evidence) -> None:
     kind = recognise(head(path))
     if kind in ("dump-pickle", "dump-json"):
-        with _collector_paused():
+        with collector_paused():
             raw = parse_dump(whole(path), pickled=kind == "dump-pickle")
             dump = build_dump(raw, name, rank_in_name(name, dump=True))
         evidence.dumps.append(dump)
@@ -132,18 +131,6 @@ def _read_one(name: str, path: Path, evidence: Evidence) -> None:
         evidence.unreadable.append(Unreadable(name, "is a pickle whose first key is none of a dump's; not unpickled"))
     else:
         evidence.ignored.append(name)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """A dump is many containers and no cycles that matter; looking for them would take half the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _name_ranks(evidence: Evidence) -> None:

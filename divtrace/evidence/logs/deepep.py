@@ -107,16 +107,13 @@ def _fact(
     group_ranks: tuple[int, ...] = (),
     **details: object,
 ) -> Fact:
-    return Fact(
-        kind=kind,
-        format="deepep",
-        place=where.place(line),
-        rank=line.rank,
+    return where.fact(
+        line,
+        kind,
+        "deepep",
+        found[0],
         group_rank=group_rank,
         group_ranks=group_ranks,
-        coordinates=line.coordinates,
         comm=_GROUP,
-        time=line.time,
-        text=found[0],
         details=details,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from divtrace.evidence.facts import Fact, Finding, Operation
+from divtrace.evidence.facts import Finding, Operation
 from divtrace.evidence.logs.line import Following, Line
 from divtrace.evidence.logs.reader import Where
 from divtrace.evidence.naming import canonical_operation
@@ -78,16 +78,15 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
             if match is not None and (ranks := ranks_of(match["ranks"])):
                 fields = match.groupdict()
                 found.append(
-                    Fact(
-                        kind="missing" if kind == "missing" else "note",
-                        format="nccl-desync",
+                    where.fact(
+                        line,
+                        "missing" if kind == "missing" else "note",
+                        "nccl-desync",
+                        match[0],
                         place=where.place(follower),
-                        rank=line.rank,
                         group_rank=int(head["rank"]),
                         group_ranks=ranks,
                         number=int(fields["number"]) if fields.get("number") else None,
-                        time=line.time,
-                        text=match[0],
                     )
                 )
         state = _STATE.search(text)
@@ -98,13 +97,12 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
             states.setdefault(f"#{number} {inside['state']} {inside['op']}", []).append(inside["ranks"])
     if states:
         found.append(
-            Fact(
-                kind="snapshot",
-                format="nccl-desync",
-                place=where.place(line),
-                rank=line.rank,
+            where.fact(
+                line,
+                "snapshot",
+                "nccl-desync",
+                "latest states: " + "; ".join(f"{what} [{', '.join(ranks)}]" for what, ranks in states.items()),
                 group_rank=int(head["rank"]),
-                text="latest states: " + "; ".join(f"{what} [{', '.join(ranks)}]" for what, ranks in states.items()),
                 details={what: ", ".join(ranks) for what, ranks in states.items()},
             )
         )

@@ -115,17 +115,8 @@ def _fact(
     rank: int | None = None,
     details: dict[str, object] | None = None,
 ) -> Fact:
-    return Fact(
-        kind=kind,
-        format="failure",
-        place=where.place(line),
-        rank=rank if rank is not None else line.rank,
-        coordinates=line.coordinates,
-        process=line.process,
-        time=line.time,
-        text=text,
-        details=details or {},
-    )
+    own = {} if rank is None else {"rank": rank}
+    return where.fact(line, kind, "failure", text, details=details or {}, **own)
 
 
 def _traceback(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
@@ -154,15 +145,13 @@ def _traceback(line: Line, more: Following, where: Where) -> Iterable[Finding] |
         )
         expired = any(_BEHIND.search(after) for after in behind)
         return (
-            Fact(
-                kind=kind,
-                format="traceback",
+            where.fact(
+                line,
+                kind,
+                "traceback",
+                full[:2000],
                 place=where.place(follower),
-                rank=line.rank,
-                coordinates=line.coordinates,
-                process=line.process,
                 time=follower.time or line.time,
-                text=full[:2000],
                 details={
                     "type": found["type"],
                     "message": message[:2000],

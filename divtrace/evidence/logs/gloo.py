@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from divtrace.evidence.facts import Fact, FactKind, Finding
+from divtrace.evidence.facts import Finding
 from divtrace.evidence.logs.desync import ranks_of
 from divtrace.evidence.logs.line import Following, Line
 from divtrace.evidence.logs.reader import Where
@@ -72,33 +72,25 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
             # Every library of the family raises EnforceNotMet; only a wrong size is a fact about collectives.
             return None if "op.preamble" in text else ()
         return (
-            _fact(
-                "mismatch", line, where, found[0], received_bytes=int(found["got"]), expected_bytes=int(found["room"])
+            where.fact(
+                line,
+                "mismatch",
+                "gloo",
+                found[0],
+                details={"received_bytes": int(found["got"]), "expected_bytes": int(found["room"])},
             ),
         )
     if "Timed out waiting " in text:
         found = more.match(_TIMEOUT) or more.match(_PLAIN_TIMEOUT)
         if found is None:
             return None if "unbound_buffer" in text or "gloo" in text else ()
-        return (_fact("timeout", line, where, found[0], timeout_ms=int(found["ms"]), direction=found["way"]),)
+        details = {"timeout_ms": int(found["ms"]), "direction": found["way"]}
+        return (where.fact(line, "timeout", "gloo", found[0], details=details),)
     found = more.match(_LOST)
     if found is None:
         return None if "pair.cc" in text else ()
-    return (_fact("lost-peer", line, where, found[0], peer=found["peer"], why=found["why"] or "connection closed"),)
-
-
-def _fact(kind: FactKind, line: Line, where: Where, text: str, **details: object) -> Fact:
-    return Fact(
-        kind=kind,
-        format="gloo",
-        place=where.place(line),
-        rank=line.rank,
-        coordinates=line.coordinates,
-        process=line.process,
-        time=line.time,
-        text=text,
-        details=details,
-    )
+    details = {"peer": found["peer"], "why": found["why"] or "connection closed"}
+    return (where.fact(line, "lost-peer", "gloo", found[0], details=details),)
 
 
 def _barrier(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
@@ -108,15 +100,13 @@ def _barrier(line: Line, more: Following, where: Where) -> Iterable[Finding] | N
         if not ranks:
             return None
         return (
-            Fact(
-                kind="missing",
-                format="gloo-barrier",
-                place=where.place(line),
-                rank=line.rank,
+            where.fact(
+                line,
+                "missing",
+                "gloo-barrier",
+                found[0],
                 group_rank=int(found["own"]) if found["own"] else None,
                 group_ranks=ranks,
-                time=line.time,
-                text=found[0],
                 details={"timeout_ms": int(found["ms"])},
             ),
         )
@@ -125,15 +115,13 @@ def _barrier(line: Line, more: Following, where: Where) -> Iterable[Finding] | N
         # Stack traces name the function as well.
         return None if "failed to pass" in line.text or "reached" in line.text else ()
     return (
-        Fact(
-            kind="waiting",
-            format="gloo-barrier",
-            place=where.place(line),
-            rank=line.rank,
+        where.fact(
+            line,
+            "waiting",
+            "gloo-barrier",
+            found[0],
             group_rank=int(found["own"]),
             group_ranks=(int(found["peer"]),),
-            time=line.time,
-            text=found[0],
         ),
     )
 
@@ -156,18 +144,16 @@ def _fingerprint(line: Line, more: Following, where: Where) -> Iterable[Finding]
 
     before = groups["own_seq"]
     return (
-        Fact(
-            kind="mismatch",
-            format="gloo-detail",
-            place=where.place(line),
-            rank=line.rank,
+        where.fact(
+            line,
+            "mismatch",
+            "gloo-detail",
+            found[0],
             group_rank=int(found["own"]),
             group_ranks=(int(found["peer"]),),
             # Printed before the operation is issued: the number is that of the one before it (torch
             # ProcessGroupWrapper.cpp; real runs with and without DETAIL), and 0 if there is none.
             number=int(before) + 1 if before else None,
-            time=line.time,
-            text=found[0],
             details={"own": side("own"), "peer": side("peer")},
         ),
     )

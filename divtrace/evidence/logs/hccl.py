@@ -58,16 +58,15 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
         # rankId names the waiting rank; where two stand there, the second is the remote one.
         own = re.findall(r"\d+", ids["ids"])[0] if ids else None
         return (
-            Fact(
-                kind="waiting" if remote.isdecimal() else "timeout",
-                format="hccl-ei0002",
-                place=where.place(line),
-                rank=line.rank,
+            where.fact(
+                line,
+                "waiting" if remote.isdecimal() else "timeout",
+                "hccl-ei0002",
+                found[0],
                 group_rank=int(own) if own is not None else None,
                 group_ranks=(int(remote),) if remote.isdecimal() else (),
                 comm=Communicator(group["group"], "", "hccl") if group is not None else None,
                 time=found["time"] or line.time,
-                text=found[0],
                 details={
                     "op": canonical_operation(tag["op"]) if tag else None,
                     "tag": tag[0][4:-1] if tag else None,
@@ -79,22 +78,21 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
         found = more.match(_SOCKET)
         if found is None:
             return None if "EI0006:" in text else ()
-        return (_fact("timeout", "hccl-ei0006", line, where, found, why=found["why"]),)
+        return (_stamped(line, where, "timeout", "hccl-ei0006", found, {"why": found["why"]}),)
     if "EE1002" in text:
         found = more.match(_STREAM)
-        return None if found is None else (_fact("timeout", "hccl-ee1002", line, where, found),)
+        return None if found is None else (_stamped(line, where, "timeout", "hccl-ee1002", found, {}),)
     found = more.match(_DEVICE) if "fftsplus" in text else more.match_wrapped(_DEVICE)
     if found is None:
         return _inner(line, where) if "EI9999" in text else None
     stamp = _INNER.search(text)
     return (
-        Fact(
-            kind="timeout",
-            format="hccl-device",
-            place=where.place(line),
-            rank=line.rank,
+        where.fact(
+            line,
+            "timeout",
+            "hccl-device",
+            found[0],
             time=(stamp["time"] if stamp is not None else None) or line.time,
-            text=found[0],
             details={"chip": int(found["chip"]), "stream": int(found["stream"]), "task": int(found["task"])},
         ),
     )
@@ -109,16 +107,11 @@ def _inner(line: Line, where: Where) -> Iterable[Finding] | None:
         # The heading; what happened stands on the lines behind it, under the same code or the device's.
         return ()
     kind: FactKind = "timeout" if _EXPIRED.search(found["what"]) else "note"
-    return (_fact(kind, "hccl-ei9999", line, where, found, what=found["what"]),)
+    return (_stamped(line, where, kind, "hccl-ei9999", found, {"what": found["what"]}),)
 
 
-def _fact(kind: FactKind, name: str, line: Line, where: Where, found: re.Match[str], **details: object) -> Fact:
-    return Fact(
-        kind=kind,
-        format=name,
-        place=where.place(line),
-        rank=line.rank,
-        time=found["time"] or line.time,
-        text=found[0],
-        details=details,
-    )
+def _stamped(
+    line: Line, where: Where, kind: FactKind, name: str, found: re.Match[str], details: dict[str, object]
+) -> Fact:
+    """A fact with the time that HCCL itself prints."""
+    return where.fact(line, kind, name, found[0], time=found["time"] or line.time, details=details)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from divtrace.evidence.facts import Communicator, Fact, Finding, Operation
+from divtrace.evidence.facts import Communicator, Finding, Operation
 from divtrace.evidence.logs.line import Following, Line
 from divtrace.evidence.logs.reader import Where
 from divtrace.evidence.naming import canonical_operation
@@ -110,15 +110,13 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
     tag = _ANY_TAG.search(text)
     groups = tag.groupdict() if tag is not None else dict.fromkeys(("id", "guid", "desc", "uid", "uiddesc", "group"))
     return (
-        Fact(
-            kind="watchdog",
-            format="nccl-watchdog",
-            place=where.place(line),
-            rank=line.rank,
+        where.fact(
+            line,
+            "watchdog",
+            "nccl-watchdog",
+            found[0],
             group_rank=_group_rank(groups),
             comm=_comm(groups, "nccl"),
-            time=line.time,
-            text=found[0],
             details={"seconds": int(found["seconds"])},
         ),
     )

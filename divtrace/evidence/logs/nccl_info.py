@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from divtrace.evidence.facts import Communicator, Fact, Finding, Operation
+from divtrace.evidence.facts import Communicator, Finding, Operation
 from divtrace.evidence.logs.line import Following, Line
 from divtrace.evidence.logs.reader import Where
 from divtrace.evidence.naming import canonical_operation
@@ -44,15 +44,13 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
         if found is None:
             return None if "NCCL INFO" in line.text else ()
         return (
-            Fact(
-                kind="communicator",
-                format=FORMAT,
-                place=where.place(line),
-                rank=line.rank,
+            where.fact(
+                line,
+                "communicator",
+                FORMAT,
+                found[0],
                 group_rank=int(found["rank"]),
                 comm=Communicator(own_name(found["process"], found["comm"]), "", "nccl"),
-                process=line.process,
-                text=found[0],
                 details={"id": found["id"], "size": int(found["size"])},
             ),
         )

@@ -69,14 +69,12 @@ def _frames(more: Following, after: int) -> tuple[list[str], int]:
 
 
 def _stack(line: Line, where: Where, pid: int | None, title: str, frames: list[str]) -> Fact:
-    return Fact(
-        kind="stack",
-        format="py-spy",
-        place=where.place(line),
-        rank=line.rank,
+    return where.fact(
+        line,
+        "stack",
+        "py-spy",
+        f"stack of {title or 'a process'}: {frames[0]}",
         coordinates=coordinates(title) or line.coordinates,
         process=title or line.process,
-        time=line.time,
-        text=f"stack of {title or 'a process'}: {frames[0]}",
         details={"frames": frames, "pid": pid},
     )

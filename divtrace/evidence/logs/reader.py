@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from divtrace.evidence.facts import Finding, Place
+from divtrace.evidence.facts import Fact, FactKind, Finding, Place
 from divtrace.evidence.logs.line import Following, Line
 
 
@@ -18,6 +19,25 @@ class Where:
     def place(self, line: Line) -> Place:
         """The place of a line in it."""
         return Place(self.path, line.number)
+
+    def fact(self, line: Line, kind: FactKind, name: str, text: str, **own: Any) -> Fact:
+        """What one line tells, with what its prefixes tell of the process; `own` fields come from the line itself.
+
+        Args:
+            line: the line.
+            kind: what it tells.
+            name: the format.
+            text: the words that say so.
+            own: further attributes, or better ones than those of the prefixes.
+        """
+        prefixes = {
+            "place": self.place(line),
+            "rank": line.rank,
+            "coordinates": line.coordinates,
+            "process": line.process,
+            "time": line.time,
+        }
+        return Fact(kind=kind, format=name, text=text, **(prefixes | own))
 
 
 Read = Callable[[Line, Following, Where], Iterable[Finding] | None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from divtrace.evidence.facts import Fact, FactKind, Finding
+from divtrace.evidence.facts import Finding
 from divtrace.evidence.logs.line import Following, Line
 from divtrace.evidence.logs.reader import Where
 
@@ -73,31 +73,31 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
         if found is None:
             return None
         details = {"seconds": float(found["seconds"].rstrip(".") or 0), "soft": found["soft"] == "True"}
-        return (_fact("watchdog", "sglang-watchdog", line, where, found[0], details),)
+        return (where.fact(line, "watchdog", "sglang-watchdog", found[0], details=details),)
     if "Found rank divergence" in text:
         found = more.match(_DIVERGENCE)
         if found is None:
             return None
         details = {"count": int(found["count"]), "hash": found["hash"], "events": found["events"].rstrip("]")}
-        return (_fact("divergence-reported", "sglang-consensus", line, where, found[0], details),)
+        return (where.fact(line, "divergence-reported", "sglang-consensus", found[0], details=details),)
     if "kv_canary" in text:
         found = more.match(_CANARY)
         if found is None:
             return None
         details = {"launch_tag": found["tag"], "fail_reason": found["reason"]}
         details |= dict(pair.split("=", 1) for pair in found["rest"].split())
-        return (_fact("divergence-reported", "sglang-kv-canary", line, where, found[0], details),)
+        return (where.fact(line, "divergence-reported", "sglang-kv-canary", found[0], details=details),)
     if "[DSPARK-CPS]" in text:
         found = more.match(_PLAN) or more.match(_PLAN_ROW)
         if found is None:
             return None
         values = {name: int(value) for name, value in found.groupdict().items()}
-        return (_fact("note", "sglang-dspark", line, where, found[0], dict(values)),)
+        return (where.fact(line, "note", "sglang-dspark", found[0], details=dict(values)),)
     if "Decode graph replay:" in text:
         found = more.match(_GRAPH)
         if found is None:
             return None
-        return (_fact("note", "sglang-graph-key", line, where, found[0], dict(found.groupdict())),)
+        return (where.fact(line, "note", "sglang-graph-key", found[0], details=dict(found.groupdict())),)
     if "Scheduler hit an exception" in text:
         # The traceback behind it is read by its own family; this line alone tells that the rank raised.
         return ()
@@ -132,18 +132,4 @@ def _batch(line: Line, stated: Line, more: Following, where: Where) -> Iterable[
         outputs = _OUTPUT.findall(source)
         if len(outputs) == len(rids):
             details["output_lengths"] = [ids.count(",") + bool(ids.strip()) for ids in outputs]
-    return (_fact("batch", "sglang-batch", line, where, found[0], details),)
-
-
-def _fact(kind: FactKind, name: str, line: Line, where: Where, text: str, details: dict[str, object]) -> Fact:
-    return Fact(
-        kind=kind,
-        format=name,
-        place=where.place(line),
-        rank=line.rank,
-        coordinates=line.coordinates,
-        process=line.process,
-        time=line.time,
-        text=text,
-        details=details,
-    )
+    return (where.fact(line, "batch", "sglang-batch", found[0], details=details),)

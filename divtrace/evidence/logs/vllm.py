@@ -110,15 +110,13 @@ def _scheduled(line: Line, more: Following, where: Where) -> Iterable[Finding] |
     widths = {request: listed.count(",") + bool(listed.strip()) for request, listed in sorted(drafts.items())}
     engine = line.process is not None and line.process.startswith("EngineCore")
     return (
-        Fact(
-            kind="batch",
-            format="vllm-scheduler",
-            place=where.place(line),
-            rank=line.rank,
+        where.fact(
+            line,
+            "batch",
+            "vllm-scheduler",
+            f"{len(tokens)} requests, {total['total']} tokens scheduled",
             coordinates=None if engine else line.coordinates,
             process=line.process or "EngineCore",
-            time=line.time,
-            text=f"{len(tokens)} requests, {total['total']} tokens scheduled",
             details={
                 "batch_size": len(tokens),
                 "rids": list(tokens),
@@ -144,14 +142,9 @@ def _fact(
     process: str | None = None,
     **details: object,
 ) -> Fact:
-    return Fact(
-        kind=kind,
-        format=name,
-        place=where.place(line),
-        rank=rank if rank is not None else (line.rank if name != "vllm-worker" else None),
-        coordinates=None if rank is not None or process is not None else line.coordinates,
-        process=process or line.process,
-        time=line.time,
-        text=text,
-        details=details,
-    )
+    own: dict[str, object] = {"process": process or line.process}
+    if rank is not None or name == "vllm-worker":
+        own["rank"] = rank
+    if rank is not None or process is not None:
+        own["coordinates"] = None
+    return where.fact(line, kind, name, text, details=details, **own)
