@@ -39,10 +39,9 @@ class Communicator(msgspec.Struct, frozen=True, gc=False, order=True):
         return f"process group {self.name}" if self.name else "unnamed communicator"
 
 
-class Operation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One operation of one rank, as one source recorded it. None is "not recorded", never zero."""
+class Statement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What one line or entry says, and of whom. None is "not recorded", never zero."""
 
-    source: Source
     format: str
     """The reader that understood it: `flight-recorder`, `nccl-watchdog`, `gloo-detail` and so on."""
     place: Place
@@ -54,6 +53,17 @@ class Operation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     comm: Communicator | None = None
     number: int | None = None
     """The communicator's own counter: `collective_seq_id`, SeqNum, opCount."""
+    process: str | None = None
+    """The process as the log names it, such as `Worker_TP1 pid=28502`."""
+    time: str | None = None
+    """As the log prints it: local time, often without a year; never used to order ranks."""
+    text: str = ""
+
+
+class Operation(Statement, frozen=True, gc=False, kw_only=True):
+    """One operation of one rank, as one source recorded it."""
+
+    source: Source
     op: str | None = None
     source_rank: int | None = None
     """Global rank that a rooted operation starts from, where told."""
@@ -68,12 +78,7 @@ class Operation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     timeout_ms: int | None = None
     ran_ms: int | None = None
     created_ns: int | None = None
-    time: str | None = None
-    """As the log prints it: local time, often without a year; never used to order ranks."""
     thread: str | None = None
-    process: str | None = None
-    """The process as the log names it, such as `Worker_TP1 pid=28502`."""
-    text: str = ""
 
 
 FactKind = Literal[
@@ -98,7 +103,7 @@ FactKind = Literal[
 ]
 
 
-class Fact(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Fact(Statement, frozen=True, gc=False, kw_only=True):
     """One thing a file tells about a rank that is no operation.
 
     - timeout: the rank gave up waiting, and the line names no operation
@@ -114,21 +119,10 @@ class Fact(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """
 
     kind: FactKind
-    format: str
-    place: Place
-    rank: int | None = None
-    group_rank: int | None = None
-    coordinates: Coordinates | None = None
-    comm: Communicator | None = None
-    number: int | None = None
     ranks: tuple[int, ...] = ()
     """Other ranks that the line names, as global ranks."""
     group_ranks: tuple[int, ...] = ()
     """Other ranks that the line names by their number inside the communicator."""
-    process: str | None = None
-    """The process as the log names it, such as `Worker_TP1 pid=28502`."""
-    time: str | None = None
-    text: str = ""
     details: dict[str, object] = {}
 
 
