@@ -34,7 +34,7 @@ def alike_at_once(
     columns: Sequence[list[bytes]],
     matches: Sequence[re.Match[bytes]],
     events: Sequence[Event],
-    excused: Callable[[Event, bytes], Event | None],
+    excused: Callable[[Event, bytes, int], Event | None],
 ) -> Alike | None:
     """How many lines all ranks share, for lines that all begin as the first one does.
 
@@ -42,7 +42,8 @@ def alike_at_once(
         columns: lines of every rank, as many as there are events.
         matches: of every rank's first line: `seq`, and all that ranks have to share.
         events: the records of the first rank's lines.
-        excused: gives the record of another rank's line that differs from this record and may, else None.
+        excused: gives the record of another rank's line that differs from this record and may, else None; asked with
+            the record, the line, and which of the ranks it is.
 
     Returns:
         None if lines begin differently, or numbers do not rise by one.
@@ -54,7 +55,7 @@ def alike_at_once(
     if heads.count(own) != len(mine) or min(mine)[:1] != b"," or max(mine)[:1] != b",":
         return None
     alike = Alike(len(mine))
-    for lines, match in zip(columns[1:], matches[1:], strict=True):
+    for number, (lines, match) in enumerate(zip(columns[1:], matches[1:], strict=True), 1):
         start, end, at = match.start(1), match.end(1) + _TS, match.start(2) - 1
         their_own = match.string[:start]
         if match[1] == first[1]:
@@ -76,7 +77,7 @@ def alike_at_once(
             if one is not None and event.kv_slots is not None:
                 slots[index] = one
                 continue
-            other = excused(event, lines[index])
+            other = excused(event, lines[index], number)
             if other is None:
                 alike.count = index
                 break

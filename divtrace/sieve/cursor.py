@@ -90,6 +90,8 @@ class Cursor:
         """Position of the next record."""
         self.next_seq: int | None = None
         self.text = b""
+        self.names_rank = False
+        """The current file's name, or a meta in it, tells the rank of records that do not."""
         self.bytes_read = 0
         """Of the files as they lie on the disk, compressed or not."""
         self._first_line = 1
@@ -100,6 +102,7 @@ class Cursor:
         behind = 0
         for source in sources:
             self._source = source
+            self.names_rank = source.rank is not None
             with opened(source) as file:
                 stream = open_stream(file, source.size)
                 if stream.peek(4) == PARQUET:
@@ -206,11 +209,16 @@ class Cursor:
         if (meta.rank, meta.world or 0) not in ((None, self.world), (None, 0), (self.rank, self.world)):
             raise NotSievableError(f"{self._source.name} holds several ranks")
         self.reading.metas.append(meta)
+        self.names_rank = self.names_rank or meta.rank is not None
 
     def check_identity(self, event: Event) -> None:
-        """Raise NotSievableError if a record names another rank or world than this cursor's."""
-        if event.rank not in (None, self.rank) or event.world not in (None, self.world):
+        """Raise NotSievableError if a record is not surely of this cursor's rank and world."""
+        if not self.is_own(event.rank, event.world):
             raise NotSievableError(f"{self._source.name} holds several ranks")
+
+    def is_own(self, rank: int | None, world: int | None) -> bool:
+        """True if a record that names these, or none, is surely of this cursor's rank and world."""
+        return (rank == self.rank or (rank is None and self.names_rank)) and world in (None, self.world)
 
     def advance_seq(self, event: Event) -> None:
         """Note a gap in front of this record, and where the next one should follow."""

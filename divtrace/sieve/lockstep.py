@@ -147,13 +147,13 @@ class Lockstep(Quick):
         alike, given = found.count, found.slots
         seq = reference.next_seq or 0
         agree, covered, missing = self._requests.agree, self._covered, self._missing
-        facts, known, worlds = self.facts, (reference.rank, None), (reference.world, None)
+        facts = self.facts
         step: int | None = None
         last_model = last_event = -1
         done = -1
         for done in range(alike):
             event = events[done]
-            if event.seq != seq + done or event.rank not in known or event.world not in worlds:
+            if event.seq != seq + done or not reference.is_own(event.rank, event.world):
                 break
             stage = event.stage
             if event.extra is not None and not _is_tidy(event):

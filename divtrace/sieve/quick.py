@@ -42,11 +42,7 @@ class Quick(Careful):
         if [event.seq for event in events] != list(range(seq, seq + len(events))):
             return False
         self._shapes = shapes = set(map(_SHAPE, events))
-        ranks, worlds = {None, cursor.rank}, {None, cursor.world}
-        if any(
-            rank not in ranks or world not in worlds or phase not in (None, "used")
-            for rank, world, _, phase, _, _ in shapes
-        ):
+        if any(phase not in (None, "used") or not cursor.is_own(rank, world) for rank, world, _, phase, _, _ in shapes):
             return False
         steps = {event.step for event in events if event.stage != "host"}
         if None in steps or max((step for step in steps if step is not None), default=0) >= stop:
@@ -131,8 +127,8 @@ class Quick(Careful):
             if other.new_seq_len is not None:
                 yield other.new_seq_len, (rank,)
 
-    def _excused(self, event: Event, line: bytes) -> Event | None:
-        """The record of another rank whose line is not this one's, if nothing that is compared differs.
+    def _excused(self, event: Event, line: bytes, number: int) -> Event | None:
+        """The record of another active rank whose line is not this one's, if nothing that is compared differs.
 
         Or if it does, but the walk judges both anyway.
         """
@@ -140,6 +136,8 @@ class Quick(Careful):
         if not found or _KEY(found[0]) != _KEY(event) or event.stage == "host":
             return None
         other = found[0]
+        if not self._active[number].cursor.is_own(other.rank, other.world):
+            return None
         if (other.kv_slots is None) is not (event.kv_slots is None):
             return None
         if _COMPARED(other) != _COMPARED(event) and not (self._is_suspect(event) and event.stage in _ROUNDS):
