@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from divtrace.align.view import RankView
-from divtrace.evidence.report import EvidenceReport
 from divtrace.explain.coverage import no_trace, reasons
 from divtrace.report.model import Coverage, Damage, End, NotCompared, RankName, RequestSummary
 from divtrace.trace.model import Record
 from divtrace.walk.run import Walk
 from divtrace.walk.skips import Unseen
 from divtrace.walk.verdict import absent_ranks
+
+if TYPE_CHECKING:
+    from divtrace.evidence.report import EvidenceReport
 
 WorldRank = tuple[int, int]
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from divtrace.evidence.dump import STATES, Dump
-from divtrace.evidence.report import EvidenceReport
 from divtrace.explain.wording import counted, listed
 from divtrace.report.model import Evidence, EvidenceFile, LastOperation, Window
+
+if TYPE_CHECKING:
+    # Only what is asked of an input with evidence costs its import.
+    from divtrace.evidence.dump import Dump
+    from divtrace.evidence.report import EvidenceReport
 
 WorldRank = tuple[int, int]
 MOST_FAILURES = 4
@@ -41,6 +45,8 @@ def section(report: EvidenceReport, world: int, rank_key: Callable[[int, int], s
 
 
 def _last(dump: Dump, labels: dict[tuple[int, str, str], str]) -> LastOperation | None:
+    from divtrace.evidence.dump import STATES
+
     if not dump.count:
         return None
     _, comms, numbers, signatures, states, _ = (column[-1] for column in dump.columns)
