@@ -27,8 +27,8 @@ class RecordingStopped(Exception):  # noqa: N818 (a state, not a fault)
 class Part:
     """One open file, written with `os.write`: what is in it survives the death of the process.
 
-    It gets its name with its first line: whoever is killed before that leaves no empty file for the reader to complain
-    about. `another_name` gives a name in place of one that somebody else has taken in the meantime.
+    It gets its name with its first event: who is killed before that leaves no file for the reader to complain about.
+    `another_name` gives a name in place of one that somebody else has taken in the meantime.
     """
 
     _flags = os.O_WRONLY
@@ -45,8 +45,26 @@ class Part:
         """Bytes that still fit; None for no limit of its own."""
         return None
 
+    @property
+    def hidden(self) -> bool:
+        """Whether it has no event yet."""
+        return self._hidden is not None
+
+    def begin(self, meta: bytes) -> None:
+        """Appends what stands in front of the first event."""
+        self._append(meta)
+
     def write(self, data: bytes) -> None:
         """Appends whole lines. If the disk is full, the lines that were cut are taken back."""
+        before = self.size
+        try:
+            self._append(data)
+        finally:
+            # The lines that a full disk has taken are worth a name too.
+            if self._hidden is not None and self.size > before:
+                self._show()
+
+    def _append(self, data: bytes) -> None:
         view = memoryview(data)
         done = 0
         try:
@@ -56,8 +74,6 @@ class Part:
             self._take_back(data, done)
             raise
         self.size += done
-        if self._hidden is not None:
-            self._show()
 
     def _take_back(self, data: bytes, done: int) -> None:
         whole = data.rfind(b"\n", 0, done) + 1
@@ -95,7 +111,7 @@ class Part:
             return file.read(self.size)
 
     def close(self) -> None:
-        """Closes the file; twice is harmless. One without a line goes."""
+        """Closes the file; twice is harmless. One without an event goes."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -152,8 +168,7 @@ class MappedPart(Part):
         """Bytes that still fit."""
         return self._limit - self.size
 
-    def write(self, data: bytes) -> None:
-        """Copies whole lines into the mapping."""
+    def _append(self, data: bytes) -> None:
         end = self.size + len(data)
         if self._map is None or end > self._limit:
             raise OSError(errno.ENOSPC, "the ring segment is full", self.path)
@@ -161,8 +176,6 @@ class MappedPart(Part):
             self._grow(end)
         self._map[self.size : end] = data
         self.size = end
-        if self._hidden is not None:
-            self._show()
 
     def content(self) -> bytes:
         """What was written so far."""

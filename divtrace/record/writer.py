@@ -277,11 +277,14 @@ class Writer:
         self._tell_again = time.monotonic() + _HOUSEKEEPING_SECONDS
         line = encode(plain_mapping(self._meta())) + b"\n"
         try:
-            if self.parts.is_full(len(line)):
+            part = self.parts.current
+            room = 0 if part is None else part.room()
+            # Else a line in a file that is full, which is better than a file of one line.
+            if room is not None and room < len(line):
                 self.parts.finish_current()
-                self.parts.open()
-            if self.parts.current is not None:
-                self.parts.current.write(line)
+                part = self.parts.open()
+            if part is not None:
+                (part.begin if part.hidden else part.write)(line)
         except OSError as error:
             raise RecordingStopped(f"cannot write: {error.strerror or error}") from error
 

@@ -142,6 +142,22 @@ os.kill(os.getpid(), signal.SIGABRT)
     assert written.seqs[0] <= 400
 
 
+@pytest.mark.parametrize("ring_rounds", [0, 20], ids=["files", "ring"])
+def test_no_file_holds_a_meta_and_nothing_else(tmp_path: Path, ring_rounds: int) -> None:
+    for count in range(1, 40):
+        directory = tmp_path / str(count)
+        recorder = Recorder(
+            directory, rank=0, settings=Settings(ring_rounds=ring_rounds, file_bytes=5000, compression="off")
+        )
+        for step in range(count):
+            rounds(recorder, 1, start=step)
+            recorder.flush()
+        # As at the end of a process that did not close its trace.
+        recorder.stop()
+        for path in directory.iterdir():
+            assert b'"stage"' in path.read_bytes(), (count, path.name)
+
+
 def test_a_batch_that_is_larger_than_a_ring_segment_is_parted(tmp_path: Path) -> None:
     settings = Settings(ring_rounds=1000, file_bytes=100_000, flush_seconds=3600)
     with Recorder(tmp_path, rank=0, settings=settings) as recorder:
@@ -170,15 +186,17 @@ def test_a_ring_segment_takes_its_blocks_before_it_is_mapped(tmp_path: Path) -> 
     assert (tmp_path / "x.jsonl").stat().st_size == 1002 + MEGABYTE
 
 
-def test_a_file_has_no_name_before_its_first_line(tmp_path: Path) -> None:
+def test_a_file_has_no_name_before_its_first_event(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     part = files.Part(str(path), lambda: str(tmp_path / "y.jsonl"))
+    part.begin(b"meta\n")
+    assert part.hidden
     assert not path.exists()
     path.write_text("somebody else's\n")
     part.write(b"mine\n")
     part.close()
     assert sorted(one.name for one in tmp_path.iterdir()) == ["x.jsonl", "y.jsonl"]
-    assert (path.read_text(), (tmp_path / "y.jsonl").read_text()) == ("somebody else's\n", "mine\n")
+    assert (path.read_text(), (tmp_path / "y.jsonl").read_text()) == ("somebody else's\n", "meta\nmine\n")
     files.Part(str(tmp_path / "z.jsonl")).close()
     assert len(list(tmp_path.iterdir())) == 2
 
