@@ -88,7 +88,7 @@ class Inputs:
         if not folder.exists():
             print(f"writing {folder}", file=sys.stderr)
             fresh = folder.with_suffix(".part")
-            generate(fresh, plan, **how)  # type: ignore[arg-type]
+            generate(fresh, plan, **how)  # type: ignore[arg-type]  # its own options, passed on
             fresh.rename(folder)
         return folder
 

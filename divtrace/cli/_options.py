@@ -266,7 +266,7 @@ def spelled_out(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
             values[name] = group(**{field.name: values.pop(field.name) for field in dataclasses.fields(group)})
         return function(**values)
 
-    call.__signature__ = inspect.Signature(parameters, return_annotation=ExitCode)  # type: ignore[attr-defined]
+    call.__signature__ = inspect.Signature(parameters, return_annotation=ExitCode)  # type: ignore[attr-defined]  # what typer reads
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": ExitCode}
     return call
 
