@@ -48,7 +48,11 @@ class OperationTable:
     """Operations in which members may differ, or that timed out."""
     matched: set[int] = field(default_factory=set)
     """Ranks of which some operation was matched with another rank's."""
-    _open: dict[Communicator, dict[int, list[Any]]] = field(default_factory=dict)
+    _open: dict[Communicator, dict[int, int]] = field(default_factory=dict)
+    """By number, as what and by whom an operation was issued: an index into `_kinds`."""
+    _kinds: list[tuple[Print, frozenset[int]]] = field(default_factory=list)
+    """Each once: a replica that meets others only at the end holds an operation for every step until then."""
+    _codes: dict[tuple[Print, frozenset[int]], int] = field(default_factory=dict)
     _communicators: dict[tuple[str | None, tuple[int, ...]], tuple[Communicator, frozenset[int]]] = field(
         default_factory=dict
     )
@@ -74,7 +78,8 @@ class OperationTable:
         self.matched |= other.matched
         for communicator, numbers in other._open.items():
             traced = self.present & frozenset(communicator.ranks)
-            for number, (what, ranks) in numbers.items():
+            for number, code in numbers.items():
+                what, ranks = other._kinds[code]
                 self.issue(communicator, traced, number, ranks, what)
 
     def issue(
@@ -84,17 +89,28 @@ class OperationTable:
         numbers = self._open.get(communicator)
         if numbers is None:
             numbers = self._open[communicator] = {}
-        entry = numbers.get(number)
-        if entry is None:
+        code = numbers.get(number)
+        if code is None:
             if ranks >= traced:
                 if len(ranks) > 1 and not ranks <= self.matched:
                     self.matched |= ranks
                 return
-            numbers[number] = [what, ranks]
+            numbers[number] = self._code(what, ranks)
             return
-        if entry[0] != what:
+        known, issued = self._kinds[code]
+        if known != what:
             self.suspects.add((communicator, number))
-        entry[1] |= ranks
-        self.matched |= entry[1]
-        if entry[1] >= traced:
+        issued |= ranks
+        self.matched |= issued
+        if issued >= traced:
             del numbers[number]
+        else:
+            numbers[number] = self._code(known, issued)
+
+    def _code(self, what: Print, ranks: frozenset[int]) -> int:
+        kind = (what, ranks)
+        code = self._codes.get(kind)
+        if code is None:
+            code = self._codes[kind] = len(self._kinds)
+            self._kinds.append(kind)
+        return code
