@@ -187,23 +187,36 @@ def build_dump(raw: RawDump, path: str, rank: int | None) -> Dump:
         order.sort()
     records = array("q", order)
     created = array("q", [entry.time_created_ns or 0 for entry in entries])
+    placed: dict[tuple[object, ...], tuple[int, int]] = {}
     for position, entry in enumerate(entries, 1):
-        key = (entry.profiling_name, entry.input_sizes, entry.output_sizes, entry.input_dtypes, entry.output_dtypes)
-        sid = known.get(key)
-        if sid is None:
-            backend, signature = _signature(entry)
-            sid = known[key] = len(signatures)
-            signatures.append(signature)
-            backends.append(backend)
-            peer_to_peer.append(signature.op in ("send", "recv"))
+        # One look-up for each entry: what it does, and in which group.
+        key = (
+            entry.process_group,
+            entry.profiling_name,
+            entry.input_sizes,
+            entry.output_sizes,
+            entry.input_dtypes,
+            entry.output_dtypes,
+        )
+        known_place = placed.get(key)
+        if known_place is None:
+            sid = known.get(key[1:], -1)
+            if sid < 0:
+                backend, signature = _signature(entry)
+                sid = known[key[1:]] = len(signatures)
+                signatures.append(signature)
+                backends.append(backend)
+                peer_to_peer.append(signature.op in ("send", "recv"))
+            found = comm_of.get((entry.process_group, backends[sid]))
+            if found is None:
+                name, desc = entry.process_group
+                comm = Communicator(name, desc, backends[sid], configured.get(name, ()))
+                found = comm_of[entry.process_group, backends[sid]] = len(comms)
+                comms.append(comm)
+                lane_list.append(lanes.setdefault(comm, Lane()))
+            known_place = placed[key] = sid, found
+        sid, cid = known_place
         backend = backends[sid]
-        cid = comm_of.get((entry.process_group, backend))
-        if cid is None:
-            name, desc = entry.process_group
-            comm = Communicator(name, desc, backend, configured.get(name, ()))
-            cid = comm_of[entry.process_group, backend] = len(comms)
-            comms.append(comm)
-            lane_list.append(lanes.setdefault(comm, Lane()))
         lane = lane_list[cid]
         if lane.pg_id is None:
             lane.pg_id = entry.pg_id

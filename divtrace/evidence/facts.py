@@ -65,8 +65,6 @@ class Operation(Statement, frozen=True, gc=False, kw_only=True):
 
     source: Source
     op: str | None = None
-    source_rank: int | None = None
-    """Global rank that a rooted operation starts from, where told."""
     input_sizes: tuple[tuple[int, ...], ...] | None = None
     output_sizes: tuple[tuple[int, ...], ...] | None = None
     numel_in: int | None = None
@@ -78,7 +76,6 @@ class Operation(Statement, frozen=True, gc=False, kw_only=True):
     timeout_ms: int | None = None
     ran_ms: int | None = None
     created_ns: int | None = None
-    thread: str | None = None
 
 
 FactKind = Literal[
