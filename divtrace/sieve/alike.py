@@ -16,7 +16,7 @@ _decode_slots = msgspec.json.Decoder(list[int]).decode
 _decode_all_slots = msgspec.json.Decoder(list[list[int]]).decode
 _SLOTS = b'"kv_slots":['
 _BEFORE_LIST = len(_SLOTS) - 1
-_TS = len(b',"ts":')
+_TIME = b',"ts":'
 
 
 @dataclass(slots=True)
@@ -50,13 +50,13 @@ def alike_at_once(
     """
     first = matches[0]
     own = first.string[: first.start(1)]
-    heads = b"".join(map(itemgetter(slice(first.end(1) + _TS)), columns[0]))
+    heads = b"".join(map(itemgetter(slice(first.end(1) + len(_TIME))), columns[0]))
     mine = list(map(itemgetter(slice(first.start(2) - 1, None)), columns[0]))
-    if heads.count(own) != len(mine) or min(mine)[:1] != b"," or max(mine)[:1] != b",":
+    if not heads.count(own) == heads.count(_TIME) == len(mine) or min(mine)[:1] != b"," or max(mine)[:1] != b",":
         return None
     alike = Alike(len(mine))
     for number, (lines, match) in enumerate(zip(columns[1:], matches[1:], strict=True), 1):
-        start, end, at = match.start(1), match.end(1) + _TS, match.start(2) - 1
+        start, end, at = match.start(1), match.end(1) + len(_TIME), match.start(2) - 1
         their_own = match.string[:start]
         if match[1] == first[1]:
             expected = heads.replace(own, their_own)
@@ -72,7 +72,7 @@ def alike_at_once(
         differing = list(compress(range(alike.count), map(ne, mine, theirs)))
         slots: dict[int, list[int]] = {}
         others: dict[int, Event] = {}
-        for index, one in zip(differing, _slots_of([(mine[at], theirs[at]) for at in differing]), strict=True):
+        for index, one in zip(differing, _slots_of([(mine[i], theirs[i]) for i in differing]), strict=True):
             event = events[index]
             if one is not None and event.kv_slots is not None:
                 slots[index] = one

@@ -20,7 +20,7 @@ from divtrace.events import Event
 from divtrace.sieve.alike import Alike, alike_at_once, equal_but_slots
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lane import Lane
-from divtrace.sieve.quick import Quick
+from divtrace.sieve.quick import Quick, agrees
 from divtrace.sieve.usual import decode_usual
 from divtrace.trace.records import BadRecordError, has_long_integer, tidy_extra
 
@@ -187,7 +187,8 @@ class Lockstep(Quick):
                 agree(event, ranks, slots)
             if missing:
                 missing[:] = [name for name in missing if getattr(event, name) is None]
-            if step != facts.agreed_step and (facts.agreed_step is None or (step or 0) > facts.agreed_step):
+            later = step != facts.agreed_step and (facts.agreed_step is None or (step or 0) > facts.agreed_step)
+            if later and agrees(events, found, done):
                 self._agreed(event)
             if event.error is not None or event.error_type is not None:
                 for lane in lanes:

@@ -57,7 +57,7 @@ class Quick(Careful):
                 self._check_sync(event)
         if not self._take_rounds(events, alike):
             self._take_in_order(events, alike)
-        self._note_block(events)
+        self._note_block(events, alike)
 
     def _take_rounds(self, events: Sequence[Event], alike: Alike) -> bool:
         """Take in a block whose requests all go on in the plain way; False if it is to be taken in record by record."""
@@ -186,7 +186,7 @@ class Quick(Careful):
         elif event.req is not None:
             self._requests.agree(event, ranks, None)
 
-    def _note_block(self, events: Sequence[Event]) -> None:
+    def _note_block(self, events: Sequence[Event], alike: Alike) -> None:
         """What is known behind a block: sites, decisions, the last records, the last step with an agreement."""
         for where in {(stage, site, phase) for _, _, _, phase, stage, site in self._shapes} - self._covered:
             if where[0] not in _NO_MODEL:
@@ -210,10 +210,10 @@ class Quick(Careful):
         for step in sorted({event.step for event in events if event.step is not None}, reverse=True):
             if self.facts.agreed_step is not None and step <= self.facts.agreed_step:
                 break
-            inside = (one for one in reversed(events) if one.step == step and one.stage not in _NO_MODEL)
-            agreed = next((one for one in inside if has_compared(one)), None)
-            if agreed is not None:
-                self._agreed(agreed)
+            inside = [done for done, one in enumerate(events) if one.step == step and one.stage not in _NO_MODEL]
+            agreed = (done for done in reversed(inside) if has_compared(events[done]) and agrees(events, alike, done))
+            if (done := next(agreed, -1)) >= 0:
+                self._agreed(events[done])
                 break
 
     def _enter_step(self, step: int, done: int, stage: str) -> None:
@@ -254,6 +254,12 @@ class Quick(Careful):
             self._operations.issue(communicator, traced, number, frozenset(fresh), what)
         if event.state == "timeout":
             self._operations.suspects.add((communicator, number))
+
+
+def agrees(events: Sequence[Event], alike: Alike, done: int) -> bool:
+    """False if another rank's record differs in what is compared, and is judged by the walk."""
+    others = [others[done] for others in alike.others if done in others]
+    return all(_COMPARED(other) == _COMPARED(events[done]) for other in others)
 
 
 def _slots(event: Event, done: int, alike: Alike) -> list[list[int] | None] | None:

@@ -151,3 +151,24 @@ def test_what_breaks_on_all_ranks_alike_is_found(name: str, tmp_path: Path) -> N
         assert sieved(folder) == report
         broken += json.loads(report)["verdict"] == "divergence"
     assert broken >= 3
+
+
+def test_the_last_agreement_is_none_of_the_lines_that_differ(tmp_path: Path) -> None:
+    """In the last step only one request runs, and it has diverged before: that step is no agreement."""
+    lines: list[list[bytes]] = [[], []]
+    for step in range(1, 40):
+        for rank in (0, 1):
+            token = 7 + (rank if step > 20 else 0)
+            for site in ("a", "b", "c", "d"):
+                seq = 1000 + len(lines[rank])
+                text = (
+                    b'{"rank":%d,"seq":%d,"ts":%d,"step":%d,"stage":"verify","site":"%s","req":"r","round":%d,'
+                    b'"target_tokens":[%d]}'
+                )
+                lines[rank].append(text % (rank, seq, 10**18 + seq, step, site.encode(), step, token))
+    for rank, own in enumerate(lines):
+        (tmp_path / f"rank{rank}.jsonl").write_bytes(b"\n".join(own) + b"\n")
+    report = json.loads(loaded(tmp_path))
+
+    assert report["last_agreement"]["step"] == 20
+    assert sieved(tmp_path) == loaded(tmp_path)
