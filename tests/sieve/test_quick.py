@@ -14,9 +14,14 @@ from simulator.scenarios import busy, scenario
 
 from divtrace.sieve import lockstep
 from divtrace.sieve.quick import Quick
+from divtrace.sieve.run import _tasks
 from divtrace.sieve.slots import SHARED, SlotBytes
+from divtrace.sieve.survey import survey
+from divtrace.sieve.task import sieve_replica
 from divtrace.sieve.usual import UsualEvent, decode_usual, whole_event
+from divtrace.trace.discover import discover
 from divtrace.trace.records import decode_line
+from divtrace.walk.world import GroupFlags
 from sieve.sieving import changed, loaded, sieved
 
 PLACES = [("tp2", "eagle"), ("tp4", "eagle"), ("tp2-dp2", "eagle"), ("tp2", "ngram"), ("tp2", "eagle-tree")]
@@ -168,7 +173,8 @@ def test_the_last_agreement_is_none_of_the_lines_that_differ(tmp_path: Path) -> 
                 lines[rank].append(text % (rank, seq, 10**18 + seq, step, site.encode(), step, token))
     for rank, own in enumerate(lines):
         (tmp_path / f"rank{rank}.jsonl").write_bytes(b"\n".join(own) + b"\n")
-    report = json.loads(loaded(tmp_path))
+    files = survey(discover([tmp_path]).sources, None)
+    (task,) = _tasks(0, files, GroupFlags())
 
-    assert report["last_agreement"]["step"] == 20
+    assert sieve_replica(task).facts.agreed_step == 20
     assert sieved(tmp_path) == loaded(tmp_path)
