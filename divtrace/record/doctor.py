@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from divtrace.record.settings import DIRECTORY, MEGABYTE, from_environment, run_name
+from divtrace.record.settings import ALL_LAYERS, DIRECTORY, MEGABYTE, from_environment, run_name
 from divtrace.record.tokens import TokenPrivacy
 
 TYPE_CHECKING = False
@@ -30,15 +30,23 @@ _GROUPS = {"sglang": "sglang.srt.plugins", "vllm": "vllm.general_plugins"}
 
 
 class Layer:
-    """One layer of hooks: how many there are, and what is missing."""
+    """One layer of hooks, of one model runner where the engine has several.
 
-    __slots__ = ("hooks", "missing", "name", "on")
+    Of its `hooks` so many `fit`; `missing` says what the others lack. `off` says why a wanted layer is not on.
+    """
 
-    def __init__(self, name: str, on: bool, hooks: int, missing: list[str]) -> None:
+    __slots__ = ("fit", "hooks", "missing", "name", "off", "on", "runner")
+
+    def __init__(
+        self, name: str, runner: str, on: bool, hooks: int, fit: int, missing: list[str], off: str = ""
+    ) -> None:
         self.name = name
+        self.runner = runner
         self.on = on
         self.hooks = hooks
+        self.fit = fit
         self.missing = missing
+        self.off = off
 
 
 class EngineFound:
@@ -116,15 +124,16 @@ def examine(
             found.engines.append(engine)
             if not engine.registered:
                 found.problems.append(f"{name} will not find the plugin: divtrace is not installed, only on the path")
-            found.problems += [
-                f"{name}, layer {layer.name}: {text}" for layer in engine.layers for text in layer.missing
-            ]
+            # Runners share some functions.
+            texts = (f"{name}, layer {layer.name}: {text}" for layer in engine.layers for text in layer.missing)
+            found.problems += dict.fromkeys(texts)
     if not found.engines:
         found.problems.append("neither SGLang nor vLLM is installed here; own engines use divtrace.record.Recorder")
     return found
 
 
 def _engine(name: str, wanted: Sequence[str]) -> EngineFound | None:
+    from divtrace.record.layers import layers_off
     from divtrace.record.source import Source
 
     version = next((text for text in map(_version, _DISTRIBUTIONS[name]) if text), None)
@@ -132,21 +141,27 @@ def _engine(name: str, wanted: Sequence[str]) -> EngineFound | None:
     if version is None or source is None:
         return None
     layers = []
-    for layer in ("base", "stage", "sync"):
-        targets = [target for target in _targets(name) if target.layer == layer]
-        missing = [problem for target in targets for problem in source.problems(target)]
-        layers.append(Layer(layer, layer in wanted, len(targets), missing))
+    wanted, runners = _runners(name, wanted)
+    for runner, targets in runners.items():
+        off = layers_off(targets, wanted, source.why_missing)
+        for layer in ALL_LAYERS:
+            problems = [source.problems(target) for target in targets if target.layer == layer]
+            missing = [problem for found in problems for problem in found]
+            fit = sum(not found for found in problems)
+            on = layer in wanted and layer not in off
+            layers.append(Layer(layer, runner, on, len(problems), fit, missing, off.get(layer, "")))
     return EngineFound(name, version, _registered(name), layers)
 
 
-def _targets(name: str) -> tuple[Target, ...]:
+def _runners(name: str, wanted: Sequence[str]) -> tuple[Sequence[str], dict[str, tuple[Target, ...]]]:
+    """The layers that an engine records, and what it hooks, for each of its model runners."""
     if name == "sglang":
         from divtrace.record.sglang.targets import TARGETS
 
-        return TARGETS
-    from divtrace.record.vllm import targets
+        return wanted, {"": TARGETS}
+    from divtrace.record.vllm.targets import V1, V2, WORKER, layers_of
 
-    return (*targets.WORKER, *targets.V1, *targets.V2)
+    return layers_of(wanted), {"V1": (*WORKER, *V1), "V2": (*WORKER, *V2)}
 
 
 def _registered(name: str) -> bool:
@@ -194,9 +209,11 @@ def render(found: Examination) -> list[str]:
         known = "plugin registered" if engine.registered else "plugin not registered"
         lines.append(f"  engine    {engine.name} {engine.version}, {known}")
         for layer in engine.layers:
-            fits = layer.hooks - len(layer.missing)
             state = "on " if layer.on else "off"
-            lines.append(f"            layer {layer.name:<5} {state} {max(fits, 0)} of {layer.hooks} hooks resolve")
+            runner = f" in the {layer.runner} runner" if layer.runner else ""
+            why = f"; off because {layer.off}" if layer.off else ""
+            resolved = f"{layer.fit} of {layer.hooks} hooks resolve"
+            lines.append(f"            layer {layer.name:<5} {state} {resolved}{runner}{why}")
     lines += [f"  problem   {text}" for text in found.problems]
     return lines
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from pkgutil import resolve_name
 
 from divtrace.record.report import inform, warn_once
 
@@ -119,3 +120,26 @@ def resolve(path: str) -> Any:
         inform(f"{path} does not resolve: {type(error).__name__}: {error}")
         return None
     return found
+
+
+def why_unresolved(path: str) -> str | None:
+    """Why the object of a dotted path `package.module.Class.method` cannot be had, None if it can."""
+    try:
+        resolve_name(path)
+    except Exception as error:
+        reason = _failed_import(path) or error
+        # Some reasons have several lines; a log line takes one.
+        return " ".join(f"{type(reason).__name__}: {reason}".split())
+    return None
+
+
+def _failed_import(path: str) -> Exception | None:
+    # `resolve_name` takes a module that fails to import for an attribute that its package does not have.
+    parts = path.split(".")
+    for length in range(1, len(parts) + 1):
+        module = ".".join(parts[:length])
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            return None if isinstance(error, ImportError) and error.name == module else error
+    return None

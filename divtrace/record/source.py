@@ -16,18 +16,30 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """One hooked function: its dotted path, its layer, the parameters a hook relies on, and what else it reads."""
+    """One hooked function: its dotted path, its layer, the parameters a hook relies on, and what else it reads.
 
-    __slots__ = ("layer", "name", "parameters", "path", "reads")
+    Without a function of its core a layer is off as a whole (`divtrace.record.layers`). Without any other function only
+    what hangs on it is left out.
+    """
+
+    __slots__ = ("core", "layer", "name", "parameters", "path", "reads")
 
     def __init__(
-        self, name: str, layer: str, path: str, parameters: Sequence[str] = (), reads: Sequence[str] = ()
+        self,
+        name: str,
+        layer: str,
+        path: str,
+        parameters: Sequence[str] = (),
+        reads: Sequence[str] = (),
+        *,
+        core: bool = False,
     ) -> None:
         self.name = name
         self.layer = layer
         self.path = path
         self.parameters = tuple(parameters)
         self.reads = tuple(reads)
+        self.core = core
 
 
 class Source:
@@ -71,6 +83,10 @@ class Source:
             return found
 
         return cls(read, names)
+
+    def why_missing(self, target: Target) -> str | None:
+        """That a target's function is not there, None if it is."""
+        return f"{target.path} is not there" if self._function(target.path) is None else None
 
     def problems(self, target: Target) -> list[str]:
         """What a target needs and this source lacks; empty if the hook fits."""

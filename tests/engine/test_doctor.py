@@ -17,13 +17,14 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    ("environment", "engine"), [(environments.sglang, "sglang 0.5.23"), (environments.vllm, "vllm 0.32.0")]
+    ("environment", "engine", "runners"),
+    [(environments.sglang, "sglang 0.5.23", 1), (environments.vllm, "vllm 0.32.0", 2)],
 )
-def test_every_hook_resolves(environment: Callable[[], Path], engine: str, tmp_path: Path) -> None:
+def test_every_hook_resolves(environment: Callable[[], Path], engine: str, runners: int, tmp_path: Path) -> None:
     # Exit status 0 says that nothing is in the way; `run` fails on any other.
     said = environments.run([environment(), "-m", "divtrace.record", "doctor"], DIVTRACE_DIR=str(tmp_path / "logs"))
     assert f"{engine}, plugin registered" in said
     layers = [line.split() for line in said.splitlines() if "hooks resolve" in line]
-    assert [(layer[1], layer[2]) for layer in layers] == [("base", "on"), ("stage", "on"), ("sync", "on")]
+    assert [(layer[1], layer[2]) for layer in layers] == [("base", "on"), ("stage", "on"), ("sync", "on")] * runners
     assert all(layer[3] == layer[5] for layer in layers), said
     assert list((tmp_path / "logs").iterdir()) == []

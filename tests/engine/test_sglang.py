@@ -65,28 +65,44 @@ def test_every_hook_is_in_place(driven: tuple[Path, list[str]]) -> None:
         assert "hook on" not in said, "a hook failed"
 
 
-def test_a_function_that_is_gone_costs_one_line_and_nothing_else(tmp_path: Path) -> None:
+def without(module: str, name: str, directory: Path) -> tuple[tuple[str, ...], int, list[str]]:
+    """Takes a function from the real SGLang and registers; gives the layers that are on, hooks and warnings."""
     script = f"""
 import logging, sys
 sys.path.insert(0, {str(environments.HERE)!r})
 import sglang_drive
 sglang_drive.prepare_imports()
-from sglang.srt.managers.overlap_utils import ConfidenceRelay
-del ConfidenceRelay.resolve
+from pkgutil import resolve_name
+delattr(resolve_name({module!r}), {name!r})
 from divtrace.record import Recorder
 from divtrace.record.device import CpuDevice
 from divtrace.record.sglang.process import ProcessState, register
 logging.getLogger("divtrace.record").addHandler(handler := logging.Handler())
 lines = []
 handler.emit = lambda record: lines.append(record.getMessage())
-state = ProcessState(Recorder({str(tmp_path)!r}, rank=0), CpuDevice())
-print("ATTACHED", register(state, ("base",)), lines)
+state = ProcessState(Recorder({str(directory)!r}, rank=0), CpuDevice())
+print("REGISTERED", (*register(state, ("base", "stage", "sync")), lines))
 """
     said = environments.run([environments.sglang(), "-c", script], TRITON_INTERPRET="1")
-    attached, _, lines = said.partition("ATTACHED ")[2].partition(" ")
-    assert int(attached) == sum(target.layer == "base" for target in TARGETS) - 1
-    gone = "managers.overlap_utils.ConfidenceRelay.resolve"
-    assert ast.literal_eval(lines) == [f"layer base: without what hangs on {gone}, which this SGLang does not have"]
+    layers, attached, lines = ast.literal_eval(said.partition("REGISTERED ")[2])
+    return layers, attached, lines
+
+
+def test_a_further_function_that_is_gone_costs_what_hangs_on_it(tmp_path: Path) -> None:
+    gone = "managers.overlap_utils.ConfidenceRelay"
+    layers, attached, lines = without(f"sglang.srt.{gone}", "resolve", tmp_path)
+    assert layers == ("base", "stage", "sync")
+    assert attached == len(TARGETS) - 1
+    assert lines == [f"layer base: without what hangs on {gone}.resolve, which this SGLang does not have"]
+
+
+def test_a_core_function_that_is_gone_costs_its_layer(tmp_path: Path) -> None:
+    gone = "speculative.dflash_worker_v2.DFlashWorkerV2"
+    layers, attached, lines = without(f"sglang.srt.{gone}", "_accept_block", tmp_path)
+    assert layers == ("base", "sync")
+    assert attached == sum(target.layer != "stage" for target in TARGETS)
+    why = "AttributeError: type object 'DFlashWorkerV2' has no attribute '_accept_block'"
+    assert lines == [f"layer stage is off: {gone}._accept_block does not resolve ({why})"]
 
 
 def test_the_meta_tells_the_layout(written: Written) -> None:

@@ -8,7 +8,8 @@ from pkgutil import resolve_name
 
 from divtrace.record.collectives import CollectiveLog
 from divtrace.record.device import backend_name, device_name, open_device
-from divtrace.record.hooks import Hook, attach
+from divtrace.record.hooks import Hook, attach, why_unresolved
+from divtrace.record.layers import layers_off
 from divtrace.record.recorder import Recorder
 from divtrace.record.report import inform, warn_once
 from divtrace.record.settings import DIRECTORY, from_environment, run_name
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from divtrace.record.device import Device
+    from divtrace.record.source import Target
 
 _SIZES = ("tp_size", "pp_size", "dp_size", "attn_dp_size", "attn_cp_size", "ep_size", "moe_dp_size")
 _MOST_ITERATIONS = 256
@@ -82,10 +84,9 @@ def record_scheduler(scheduler: Any) -> ProcessState | None:
     state = ProcessState(recorder, open_device(torch, name))
     scheduler._divtrace = state
     state.sync_ranks = _sync_ranks()
-    layers = layers_for(_algorithm(scheduler), settings.layers)
-    attached = register(state, layers)
+    layers, attached = register(state, layers_for(_algorithm(scheduler), settings.layers))
     recorder.event("init", "spec-config", extra={"info.layers": ",".join(layers), "info.hooks": attached})
-    inform(f"SGLang is recorded: {attached} hooks, layers {', '.join(layers)}")
+    inform(f"SGLang is recorded: {attached} hooks, layers {', '.join(layers) or 'none'}")
     return state
 
 
@@ -103,14 +104,21 @@ def _algorithm(scheduler: Any) -> str | None:
     return getattr(algorithm, "name", None) or (str(algorithm) if algorithm is not None else None)
 
 
-def register(state: ProcessState, layers: tuple[str, ...]) -> int:
-    """Registers the hooks of the layers and returns how many are in place."""
+def register(state: ProcessState, layers: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+    """Registers the hooks of the layers; returns the layers that are on and how many hooks are in place.
+
+    A layer without a function of its core is off, with one line. Without any other function it is on.
+    """
     from divtrace.record.sglang.base import base_hooks
     from divtrace.record.sglang.stage import stage_hooks
     from divtrace.record.sglang.sync import collective_hook, sync_hooks
 
     hooks = {**base_hooks(state), **stage_hooks(state), **sync_hooks(state)}
     registry = import_module("sglang.srt.plugins.hook_registry")
+    off = layers_off(TARGETS, layers, _why_missing)
+    for layer, reason in off.items():
+        warn_once(f"layer {layer} is off: {reason}")
+    layers = tuple(layer for layer in layers if layer not in off)
     wanted = [target for target in TARGETS if target.layer in layers]
     compiling = _is_compiling()
     for target in wanted:
@@ -126,10 +134,19 @@ def register(state: ProcessState, layers: tuple[str, ...]) -> int:
         if _in_place(target.path, hooks[target.name]):
             attached += 1
         else:
-            missing.setdefault(target.layer, []).append(target.path.rpartition("sglang.srt.")[2])
+            missing.setdefault(target.layer, []).append(_short(target.path))
     for layer, paths in missing.items():
         warn_once(f"layer {layer}: without what hangs on {', '.join(paths)}, which this SGLang does not have")
-    return attached
+    return layers, attached
+
+
+def _why_missing(target: Target) -> str | None:
+    reason = why_unresolved(target.path)
+    return None if reason is None else f"{_short(target.path)} does not resolve ({reason})"
+
+
+def _short(path: str) -> str:
+    return path.removeprefix("sglang.srt.")
 
 
 def _around(hook: Hook, skip: Callable[[], bool] | None) -> Callable[..., Any]:
@@ -150,12 +167,10 @@ def _is_compiling() -> Callable[[], bool] | None:
 
 
 def _resolves(path: str) -> bool:
-    try:
-        resolve_name(path)
-    except Exception as error:
-        inform(f"{path} does not resolve: {type(error).__name__}: {error}")
-        return False
-    return True
+    reason = why_unresolved(path)
+    if reason is not None:
+        inform(f"{path} does not resolve: {reason}")
+    return reason is None
 
 
 def _in_place(path: str, hook: Hook) -> bool:

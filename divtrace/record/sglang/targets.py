@@ -1,6 +1,6 @@
 """Every function of SGLang that is hooked, by layer: the one list for registration, the doctor and the source test.
 
-Paths are as SGLang's own registry takes them.
+Paths are as SGLang's own registry takes them. The core of each layer is what issue 3 names in point 6.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ COLLECTIVES = (
     "broadcast",
     "barrier",
 )
+_PLAIN = ("all_reduce", "all_gather", "broadcast")
 
 
 _PROCESSOR = f"{MANAGERS}.scheduler_components.batch_result_processor.SchedulerBatchResultProcessor"
@@ -36,6 +37,7 @@ TARGETS: tuple[Target, ...] = (
         f"{MANAGERS}.scheduler.Scheduler.run_batch",
         ("self", "batch"),
         ("forward_ct", "forward_iter", "reqs", "forward_mode", "is_mixed", "is_idle", "is_extend", "decoding_reqs"),
+        core=True,
     ),
     Target(
         "resolve",
@@ -43,6 +45,7 @@ TARGETS: tuple[Target, ...] = (
         f"{_PROCESSOR}._resolve_spec_v2_tokens",
         ("self", "result", "batch"),
         ("accept_lens", "cap_lens", "block_accept_lens", "num_non_draft_tokens_per_req", "kv_committed_len"),
+        core=True,
     ),
     Target(
         "prefill",
@@ -50,12 +53,25 @@ TARGETS: tuple[Target, ...] = (
         f"{_PROCESSOR}.process_batch_result_prefill",
         ("self", "batch", "result"),
         ("inflight_middle_chunks", "output_ids", "origin_input_ids"),
+        core=True,
     ),
     Target("decode", "base", f"{_PROCESSOR}.process_batch_result_decode", ("self", "batch", "result")),
     Target(
-        "retract", "base", f"{MANAGERS}.schedule_batch.ScheduleBatch.retract_decode", ("self",), ("retraction_count",)
+        "retract",
+        "base",
+        f"{MANAGERS}.schedule_batch.ScheduleBatch.retract_decode",
+        ("self",),
+        ("retraction_count",),
+        core=True,
     ),
-    Target("finish", "base", f"{MANAGERS}.schedule_batch.Req.update_finish_state", ("self",), ("finished_reason",)),
+    Target(
+        "finish",
+        "base",
+        f"{MANAGERS}.schedule_batch.Req.update_finish_state",
+        ("self",),
+        ("finished_reason",),
+        core=True,
+    ),
     Target(
         "allocate",
         "base",
@@ -82,6 +98,7 @@ TARGETS: tuple[Target, ...] = (
             "retrieve_next_token",
             "retrieve_next_sibling",
         ),
+        core=True,
     ),
     Target(
         "eagle_sample",
@@ -89,6 +106,7 @@ TARGETS: tuple[Target, ...] = (
         f"{SPECULATIVE}.eagle_utils.eagle_sample",
         ("verify_input", "batch", "logits_output", "grammar_mask"),
         ("next_token_logits", "sampling_info", "is_all_greedy", "draft_token_num"),
+        core=True,
     ),
     Target(
         "eagle_draft",
@@ -96,6 +114,7 @@ TARGETS: tuple[Target, ...] = (
         f"{SPECULATIVE}.eagle_worker_common.build_eagle_verify_input",
         ("batch", "draft_input", "parent_list", "top_scores_index", "draft_tokens"),
         ("draft_token", "retrieve_next_token", "retrieve_next_sibling", "spec_steps"),
+        core=True,
     ),
     Target(
         "eagle_commit",
@@ -131,12 +150,14 @@ TARGETS: tuple[Target, ...] = (
             "verify_tier_num_tokens",
         ),
         ("verify_lens",),
+        core=True,
     ),
     Target(
         "dflash",
         "stage",
         f"{SPECULATIVE}.dflash_worker_v2.DFlashWorkerV2._accept_block",
         ("self", "candidates", "prefix_lens", "bs"),
+        core=True,
     ),
     Target(
         "sync",
@@ -144,6 +165,7 @@ TARGETS: tuple[Target, ...] = (
         f"{SPECULATIVE}.spec_tp_sync.SpecTpSync.sync",
         ("self", "site", "values"),
         ("_sites", "_tp_group"),
+        core=True,
     ),
-    *(Target(name, "sync", f"{GROUP}.{name}") for name in COLLECTIVES),
+    *(Target(name, "sync", f"{GROUP}.{name}", core=name in _PLAIN) for name in COLLECTIVES),
 )

@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from divtrace.record.deferred import record_later
-from divtrace.record.hooks import Hook, attach
+from divtrace.record.hooks import Hook, attach, why_unresolved
+from divtrace.record.layers import layers_off
+from divtrace.record.report import warn_once
 from divtrace.record.vllm.rows import Row, next_draft
+from divtrace.record.vllm.targets import WORKER, layers_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from divtrace.record.source import Target
     from divtrace.record.vllm.worker import WorkerState
+
+
+def usable_layers(runner: Any, targets: Sequence[Target], layers: Sequence[str]) -> tuple[str, ...]:
+    """The layers that can be on with this runner, whose own functions are `targets`; one line for each that cannot."""
+
+    def why_missing(target: Target) -> str | None:
+        if target not in targets:
+            reason = why_unresolved(target.path)
+            return None if reason is None else f"{target.path} does not resolve ({reason})"
+        # A platform may have a runner of its own, derived from vLLM's: what it has counts.
+        found = callable(getattr(runner, target.name, None))
+        return None if found else f"{type(runner).__name__}.{target.name} is not there"
+
+    wanted = layers_of(layers)
+    off = layers_off((*WORKER, *targets), wanted, why_missing)
+    for layer, reason in off.items():
+        warn_once(f"layer {layer} is off: {reason}")
+    return tuple(layer for layer in wanted if layer not in off)
 
 
 def attach_all(runner: Any, hooks: Sequence[tuple[str, Hook]]) -> int:

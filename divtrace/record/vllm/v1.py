@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def attach_runner(state: WorkerState, runner: Any, layers: Sequence[str]) -> int:
-    """Hooks the methods of one runner; returns how many were found."""
+    """Hooks the methods of one runner for the layers that are on; returns how many were found."""
+    if "base" not in layers:
+        return 0
     hooks = V1Hooks(state, runner, layers)
     wanted = [
         ("_update_states", Hook("GPUModelRunner._update_states", before=hooks.update_states)),

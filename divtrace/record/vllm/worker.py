@@ -12,6 +12,8 @@ from divtrace.record.recorder import Recorder
 from divtrace.record.report import inform, warn_once
 from divtrace.record.rounds import Rounds
 from divtrace.record.settings import DIRECTORY, from_environment, run_name
+from divtrace.record.vllm import targets, v1, v2
+from divtrace.record.vllm.runner import usable_layers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +67,8 @@ def record_worker(wrapper: Any) -> None:
     )
     state = WorkerState(recorder, open_device(torch, name), method)
     runner._divtrace = state
+    second = type(runner).__module__.startswith("vllm.v1.worker.gpu.")
+    layers = usable_layers(runner, targets.V2 if second else targets.V1, settings.layers)
     recorder.event(
         "init",
         "spec-config",
@@ -72,18 +76,16 @@ def record_worker(wrapper: Any) -> None:
         extra={
             "control.async_scheduling": bool(getattr(config.scheduler_config, "async_scheduling", False)),
             "info.runner": type(runner).__name__,
-            "info.layers": ",".join(settings.layers),
+            "info.layers": ",".join(layers),
         },
     )
-    from divtrace.record.vllm import v1, v2
-
-    layer = v2 if type(runner).__module__.startswith("vllm.v1.worker.gpu.") else v1
-    attached = layer.attach_runner(state, runner, settings.layers)
-    if "sync" in settings.layers:
+    attached = (v2 if second else v1).attach_runner(state, runner, layers)
+    if "sync" in layers:
         attached += _watch_groups(state)
-    attach(worker, "execute_dummy_batch", Hook("Worker.execute_dummy_batch", before=lambda *_: _dummy_step(state)))
+    if "base" in layers:
+        attach(worker, "execute_dummy_batch", Hook("Worker.execute_dummy_batch", before=lambda *_: _dummy_step(state)))
     attach(worker, "shutdown", Hook("Worker.shutdown", before=lambda *_: recorder.close()))
-    inform(f"vLLM is recorded: {type(runner).__name__}, {attached} hooks, layers {', '.join(settings.layers)}")
+    inform(f"vLLM is recorded: {type(runner).__name__}, {attached} hooks, layers {', '.join(layers) or 'none'}")
 
 
 def _dummy_step(state: WorkerState) -> None:
