@@ -80,6 +80,9 @@ class Reading:
 class Cursor:
     """Reads one rank's lines. `lines[index:]` are those of the current block that have not been taken yet."""
 
+    rows = False
+    """Records are rows of Parquet files, whose places are looked up only when they are loaded."""
+
     def __init__(self, world: int, rank: int, sources: list[Source]) -> None:
         """Start in front of the first line of the first file."""
         self.world, self.rank = world, rank

@@ -26,9 +26,9 @@ class RankFacts:
     """Position of the last model event; -1 if there is none."""
     last_numbers: dict[Communicator, int] = field(default_factory=dict)
     keep: set[int] = field(default_factory=set)
-    """Positions of single records that the walk needs: the last ones, host records, the last operations."""
+    """Positions of single records that the walk needs: init and host records, the last ones, the last operations."""
     kept: list[Record] = field(default_factory=list)
-    """Those of them that were still at hand at the end of the trace."""
+    """Those of them that are at hand, in order."""
 
 
 @dataclass(slots=True)

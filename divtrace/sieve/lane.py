@@ -9,6 +9,7 @@ from divtrace.events import Event
 from divtrace.sieve.cursor import Cursor, NotSievableError
 from divtrace.sieve.facts import RankFacts
 from divtrace.sieve.operations import LastOperation, OperationTable, contradicts, fingerprint
+from divtrace.trace.model import Record
 from divtrace.walk.collectives import Communicator
 from divtrace.walk.skips import HISTORY
 
@@ -68,6 +69,11 @@ class Lane:
             self.host(event, pos)
             return
         self.last_event = pos
+        if stage == "init":
+            # The only agreement there may be before the first divergence; read again it would cost the whole file.
+            self.facts.keep.add(pos)
+            if not self.cursor.rows:
+                self.facts.kept.append(Record(event, pos, *self.cursor.place()))
         if step is not None:
             self.facts.first_of_step.setdefault(step, pos)
             self.facts.last_of_step[step] = pos
@@ -126,4 +132,6 @@ class Lane:
         for last in self.last_ops.values():
             facts.keep |= {last.issue, last.latest}
         facts.keep |= {pos for pos in (self.last_event, self.last_model, self.cursor.pos - 1) if pos >= 0}
-        facts.kept = self.cursor.still_at_hand(facts.keep)
+        late = self.cursor.still_at_hand(facts.keep)
+        early = {record.pos for record in facts.kept}
+        facts.kept += [record for record in late if record.pos not in early]

@@ -158,7 +158,7 @@ class Lockstep(Quick):
             stage = event.stage
             if event.extra is not None and not _is_tidy(event):
                 break
-            if event.step != step and stage != "host":
+            if (event.step is None or event.step != step) and stage != "host":
                 if event.step is None or event.step >= stop:
                     break
                 if step is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 import msgspec
@@ -62,8 +62,9 @@ def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
         from divtrace.sieve.columnar.select import load_rows
 
         return load_rows(facts.reading, facts, wanted)
+    kept = {record.pos: record for record in facts.kept if record.pos in wanted.positions}
     records: list[Record] = []
-    ranges = _position_ranges(facts, wanted)
+    ranges = _position_ranges(facts, wanted, wanted.positions - kept.keys())
     needles = wanted.needles
     spans = facts.reading.spans
     for first_span, last_span in _by_file(spans):
@@ -87,7 +88,9 @@ def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
                         records.append(Record(event, pos, source.name, number, False))
                 if block.cut is not None and not _is_known(block.cut, source, facts.reading):
                     raise NotSievableError(f"{source.name} could be read further before: {block.cut}")
-    return records
+    for record in records:
+        kept.pop(record.pos, None)
+    return sorted([*records, *kept.values()], key=lambda record: record.pos)
 
 
 def _next_pos(spans: list[LineSpan], index: int) -> float:
@@ -121,9 +124,9 @@ def _by_file(spans: list[LineSpan]) -> Iterator[tuple[int, int]]:
             start = index
 
 
-def _position_ranges(facts: RankFacts, wanted: Wanted) -> list[tuple[int, int]]:
-    """Positions between which something is wanted for its step or itself, merged and sorted."""
-    found = [(pos, pos) for pos in wanted.positions]
+def _position_ranges(facts: RankFacts, wanted: Wanted, positions: Set[int]) -> list[tuple[int, int]]:
+    """Positions between which something is wanted for its step, or one of these, merged and sorted."""
+    found = [(pos, pos) for pos in positions]
     first, last = facts.first_of_step, facts.last_of_step
     # A step's records may stand among those of the steps beside it: drafts are written early, commits late.
     found += [(first[step], last.get(step, first[step])) for step in wanted.steps if step in first]

@@ -103,8 +103,9 @@ class _Judge:
         walk = self._walk
         families: dict[EventKey, dict[str, Group]] = {}
         for group in walk.groups:
-            if walk.scope is not None and not walk.scope.holds(group.key.req, group.step):
-                continue
+            known = group.key.stage == "init" or walk.scope is None or walk.scope.holds(group.key.req, group.step)
+            if not known:
+                continue  # init events have no step, and are all loaded
             families.setdefault(group.key._replace(phase=""), {})[group.key.phase] = group
         for phases in families.values():
             self._family(phases)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from simulator import write_run
+from simulator.files import Form
 from simulator.run import Run, simulate
 from simulator.scenarios import busy, scenario
 
@@ -178,3 +179,18 @@ def test_the_last_agreement_is_none_of_the_lines_that_differ(tmp_path: Path) -> 
 
     assert sieve_replica(task).facts.agreed_step == 20
     assert sieved(tmp_path) == loaded(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_an_init_event_may_be_the_last_agreement(form: Form, tmp_path: Path) -> None:
+    """It has no step, and nothing else comes before a divergence in the very first one."""
+    run = simulate(scenario())
+    for rank in run.ranks:
+        for record in run.records[rank]:
+            if record["stage"] == "schedule":
+                record["reason"] = f"of rank {rank}"
+    folder = write_run(run, tmp_path / "trace", form)
+    report = json.loads(loaded(folder))
+
+    assert report["last_agreement"]["stage"] == "init"
+    assert sieved(folder) == loaded(folder)

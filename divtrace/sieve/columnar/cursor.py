@@ -51,6 +51,8 @@ class ColumnReading(Reading):
 class ParquetCursor(Cursor):
     """Reads one rank's rows. Rows of `chunk` from `index` on have not been taken yet."""
 
+    rows = True
+
     reading: ColumnReading
 
     def __init__(self, world: int, rank: int, traces: list[ParquetTrace], metas: list[Meta]) -> None:

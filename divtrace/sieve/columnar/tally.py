@@ -77,11 +77,11 @@ class Tally:
             lane.reach(value)
 
     def errors(self, host: pa.Array) -> pa.Array:
-        """Rows that tell of errors, and host rows that are kept; the latter are taken in."""
+        """Rows that tell of errors, init rows, and host rows that are kept; the latter are taken in."""
         import pyarrow.compute as pc
 
         part, lane = self.part, self.part.lane
-        told = host
+        told = pc.or_(host, self.stretch.at_stage("init"))
         for name in ("error", "error_type"):
             column = part.column(name)
             if column is not None:
