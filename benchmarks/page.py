@@ -85,7 +85,7 @@ def _rows(sections: Sequence[Section]) -> Iterator[str]:
                 "not measured" if figure.value is None else _number(figure.value, figure.unit),
                 {True: "yes", False: "**no**", None: ""}[figure.met],
                 figure.detail,
-                str(one.runs),
+                str(figure.runs or one.runs),
                 f"{one.load:.1f}",
                 f"{one.date}, {one.commit}",
             )
