@@ -87,7 +87,7 @@ class Followed:
         if live is None or live.attempt != attempt:
             if live is not None:
                 self._close(live, event.step)
-                self._end_attempt(live)
+                self._end_attempt(live, event)
             live = self.any[req] = LiveRequest(req, attempt)
             live.rounds = self._attempts.get(req, {}).get(attempt, live.rounds)
             self._facts.requests.setdefault(req, 0)
@@ -100,15 +100,17 @@ class Followed:
         live = self.plain.get(req)
         if live is None or live.attempt != attempt:
             if live is not None:
-                self._end_attempt(live)
+                self._end_attempt(live, event)
             live = self.plain[req] = PlainRequest(req, attempt, self._extra)
             live.rounds = self._attempts.get(req, {}).get(attempt, live.rounds)
             self._facts.requests.setdefault(req, 0)
         self._seen(live, event)
         return live
 
-    def _end_attempt(self, live: PlainRequest | LiveRequest) -> None:
+    def _end_attempt(self, live: PlainRequest | LiveRequest, event: Event) -> None:
         """Another attempt of the request begins; should this one come back, its rounds are not counted again."""
+        if (event.attempt or 0) < live.attempt:
+            self.suspect(live.req, event.step)  # attempts only rise; what the rounds on both sides say is for the walk
         self.rows.end(live)
         self._attempts.setdefault(live.req, {})[live.attempt] = live.rounds
 

@@ -194,3 +194,19 @@ def test_an_init_event_may_be_the_last_agreement(form: Form, tmp_path: Path) -> 
 
     assert report["last_agreement"]["stage"] == "init"
     assert sieved(folder) == loaded(folder)
+
+
+@pytest.mark.parametrize("first", [3, 4, 5])
+def test_an_attempt_that_comes_back_is_judged_by_the_walk(first: int, tmp_path: Path) -> None:
+    """One rank calls a commit behind a retraction the attempt before: it follows on a round that is steps away."""
+    run = usual(simulate(scenario()))
+    for rank in run.ranks:
+        for record in run.records[rank]:
+            if record.get("req") == "r0-a" and (record.get("round") or 0) >= first:
+                record["attempt"] = 1
+                record["round"] -= first - 1
+                if record["stage"] == "commit" and rank == 1 and record["round"] == 3:
+                    record["attempt"] = 0
+    folder = write_run(run, tmp_path / "trace", "jsonl")
+
+    assert sieved(folder) == loaded(folder)
