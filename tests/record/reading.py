@@ -14,6 +14,7 @@ import msgspec
 import zstandard
 
 from divtrace.events import Event, Meta
+from divtrace.record import Recorder
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,6 +54,12 @@ def read(directory: Path, pattern: str = "*.jsonl*") -> Written:
             except (msgspec.MsgspecError, AttributeError):
                 written.bad.append(line)
     return written
+
+
+def rounds(recorder: Recorder, count: int, start: int = 0, width: int = 40) -> None:
+    """Record that many rounds of one request, one event each."""
+    for step in range(start, start + count):
+        recorder.event("accept", "greedy", req="A", round=step, step=step, out_tokens=list(range(width)))
 
 
 def content(path: Path) -> bytes:

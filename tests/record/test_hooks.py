@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
-from divtrace.record import Recorder, Settings
-from divtrace.record import report as warnings_said
+from divtrace.record import Recorder
 from divtrace.record.collectives import CollectiveLog, watch_communicator
 from divtrace.record.deferred import record_later
 from divtrace.record.device import CpuDevice, StreamDevice, device_name, open_device
 from divtrace.record.hooks import Hook, attach, wrap
 from divtrace.record.rounds import Rounds
-from divtrace.record.settings import ensure_run_name, run_name
-from divtrace.record.sglang.process import ProcessState, layers_for
+from divtrace.record.sglang.process import ProcessState
 from divtrace.record.sglang.rows import tree_parents
 from divtrace.record.sglang.stage import StageHooks
 from divtrace.record.sglang.sync import collective_hook
 from divtrace.record.source import Source, Target
-from record.reading import child, finish, read
+from record.reading import read
 
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("DIVTRACE_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setattr(warnings_said, "_said", set())
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 class Engine:
@@ -348,56 +339,3 @@ def test_a_source_tells_what_a_target_lacks(tmp_path: Path) -> None:
         "engine.core.Runner.walk is not there"
     ]
     assert source.problems(Target("x", "base", "engine.gone.f")) == ["engine.gone.f is not there"]
-
-
-# Plugins -------------------------------------------------------------------------------------------------------------
-
-
-def test_uno_is_not_recorded_through_the_functions_of_eagle() -> None:
-    assert layers_for("UNO", ("base", "stage", "sync")) == ("base", "sync")
-    assert layers_for("EAGLE", ("base", "stage")) == ("base", "stage")
-
-
-@pytest.mark.parametrize("plugin", ["sglang", "vllm"])
-def test_without_a_directory_a_plugin_does_nothing_at_all(plugin: str) -> None:
-    script = f"""
-import os, sys
-from divtrace.record.{plugin} import load
-before, environment = set(sys.modules), dict(os.environ)
-load()
-print(sorted(set(sys.modules) - before), dict(os.environ) == environment)
-"""
-    assert finish(child(script))[0].strip() == "[] True"
-
-
-@pytest.mark.parametrize("plugin", ["sglang", "vllm"])
-def test_a_plugin_without_its_engine_says_one_line(plugin: str, tmp_path: Path) -> None:
-    script = f"""
-import logging, os
-logging.basicConfig(format="%(message)s")
-from divtrace.record.{plugin} import load
-load()
-load()
-print(os.environ["DIVTRACE_RUN"][:4])
-"""
-    out, err = finish(child(script, DIVTRACE_DIR=str(tmp_path)))
-    assert out == "run-\n"
-    assert len(err.strip().splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_run_name_made_up_on_one_node_is_unknown_over_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    ensure_run_name()
-    made_up = run_name()
-    ensure_run_name()
-    assert run_name() == made_up
-    assert run_name(several_nodes=True) is None
-    monkeypatch.setenv("DIVTRACE_RUN", "given")
-    assert run_name(several_nodes=True) == "given"
-
-
-def test_a_trace_of_an_unknown_run_names_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DIVTRACE_RUN", "nightly")
-    with Recorder(tmp_path, rank=0, run=None, settings=Settings()) as recorder:
-        recorder.event("host", "heartbeat")
-    assert read(tmp_path).metas[0].run is None

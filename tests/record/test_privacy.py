@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from divtrace.record import Recorder, Settings
-from divtrace.record import report as warnings_said
 from divtrace.record.tokens import TokenPrivacy, is_token_key
 from record.reading import read
 
 KEY = "a key that all ranks share"
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("DIVTRACE_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setattr(warnings_said, "_said", set())
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def record(directory: Path, settings: Settings, rank: int = 0) -> list[int]:

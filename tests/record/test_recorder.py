@@ -10,16 +10,9 @@ from pathlib import Path
 import pytest
 
 from divtrace.record import Recorder, Settings
-from divtrace.record import report as warnings_said
 from record.reading import child, finish, read
 
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("DIVTRACE_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setattr(warnings_said, "_said", set())
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def test_events_keep_their_values_and_their_order(tmp_path: Path) -> None:
