@@ -12,10 +12,8 @@ import msgspec
 
 from divtrace.events import VALUE_FIELDS, Event
 
-_decode_slots = msgspec.json.Decoder(list[int]).decode
 _decode_all_slots = msgspec.json.Decoder(list[list[int]]).decode
 _SLOTS = b'"kv_slots":['
-_BEFORE_LIST = len(_SLOTS) - 1
 _TIME = b',"ts":'
 
 
@@ -72,7 +70,7 @@ def alike_at_once(
         differing = list(compress(range(alike.count), map(ne, mine, theirs)))
         slots: dict[int, list[int]] = {}
         others: dict[int, Event] = {}
-        for index, one in zip(differing, _slots_of([(mine[i], theirs[i]) for i in differing]), strict=True):
+        for index, one in zip(differing, slots_of([(mine[i], theirs[i]) for i in differing]), strict=True):
             event = events[index]
             if one is not None and event.kv_slots is not None:
                 slots[index] = one
@@ -89,7 +87,7 @@ def alike_at_once(
     return alike
 
 
-def _slots_of(pairs: Sequence[tuple[bytes, bytes]]) -> list[list[int] | None]:
+def slots_of(pairs: Sequence[tuple[bytes, bytes]]) -> list[list[int] | None]:
     """The slots of the other rank, for each pair of lines that differs in nothing else."""
     texts: list[bytes] = []
     good: list[bool] = []
@@ -106,20 +104,6 @@ def _slots_of(pairs: Sequence[tuple[bytes, bytes]]) -> list[list[int] | None]:
     except msgspec.DecodeError:
         return [None] * len(pairs)
     return [next(decoded) if fits else None for fits in good]
-
-
-def equal_but_slots(tail: bytes, other: bytes) -> list[int] | None:
-    """The other rank's slots, if its line is equal to the reference's in everything else."""
-    here, there = tail.find(_SLOTS), other.find(_SLOTS)
-    if here < 0 or here != there or not other.startswith(tail[:here]):
-        return None
-    end = other.find(b"]", there)
-    if end < 0 or other[end:] != tail[tail.find(b"]", here) :]:
-        return None
-    try:
-        return _decode_slots(other[there + _BEFORE_LIST : end + 1])
-    except msgspec.DecodeError:
-        return None
 
 
 def has_compared(event: Event) -> bool:

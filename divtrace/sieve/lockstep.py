@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 
 from divtrace.events import Event
-from divtrace.sieve.alike import Alike, alike_at_once, equal_but_slots
+from divtrace.sieve.alike import Alike, alike_at_once, slots_of
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lane import Lane
 from divtrace.sieve.quick import Quick, agrees
@@ -244,7 +244,7 @@ class Lockstep(Quick):
             for index in compress(range(alike.count), map(ne, mine, theirs)):
                 slot = None
                 if events[index].kv_slots is not None and mine[index][0] == theirs[index][0]:
-                    slot = equal_but_slots(mine[index][1], theirs[index][1])
+                    (slot,) = slots_of([(mine[index][1], theirs[index][1])])
                 if slot is None:
                     alike.count = index
                     break

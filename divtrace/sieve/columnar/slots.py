@@ -13,15 +13,13 @@ from divtrace.sieve.columnar.runs import lay_at_once, runs_of
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
 from divtrace.sieve.plain import PlainRequest
 from divtrace.sieve.rows import Rows
-from divtrace.sieve.slots import SHARED, SlotBytes
+from divtrace.sieve.slots import FREE, HELD, LONGEST_RUN, SHARED, SlotBytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _LARGEST = 1 << 28
-_TABLE = 64
-_ZEROS = [bytes(count) for count in range(_TABLE)]
-_FILLED = [[bytes((index,)) * count for count in range(_TABLE)] for index in range(SHARED + 1)]
+_FILLED = [[held * count for count in range(LONGEST_RUN)] for held in HELD]
 Suspect = Callable[[int, int | None], None]
 Lives = Mapping[int, PlainRequest]
 
@@ -321,7 +319,7 @@ class _Replay:
     def _some(self, start: int, end: int) -> None:
         if start == end:
             return
-        owner, zeros, filled, table = self._slots.owner, _ZEROS, _FILLED, _TABLE
+        owner, zeros, filled, table = self._slots.owner, FREE, _FILLED, LONGEST_RUN
         every = self._columns if end - start == len(self._columns[0]) else [one[start:end] for one in self._columns]
         for order, first, stop, index in zip(*every, strict=True):
             count = stop - first
