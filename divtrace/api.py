@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -183,18 +183,19 @@ def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], Non
     from divtrace.convert.run import convert_in_order
     from divtrace.sieve import run
 
-    try:
-        with TemporaryDirectory(prefix="divtrace-") as folder:
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(TemporaryDirectory(prefix="divtrace-"))
             with stage("sort"):
                 convert_in_order(
                     found, Path(folder), run=options.run, progress=None if told is None else lambda done, _: told(done)
                 )
-            return run.sieve(discover([folder]), options.run, options.groups, options.jobs, None)
-    except OSError as error:
-        raise DivtraceError(
-            f"records are not in the order of seq and could not be sorted: {error.strerror or error}",
-            hint=f"they are sorted in {gettempdir()}; set TMPDIR to a folder with room for one rank's trace",
-        ) from error
+        except OSError as error:
+            raise DivtraceError(
+                f"records are not in the order of seq and could not be sorted: {error.strerror or error}",
+                hint=f"they are sorted in {gettempdir()}; set TMPDIR to a folder with room for one rank's trace",
+            ) from error
+        return run.sieve(discover([folder]), options.run, options.groups, options.jobs, None)
 
 
 def walk_input(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
