@@ -5,10 +5,9 @@ structs, the comparison asks `FIELDS` what a field is compared for, and the JSON
 `docs/` are generated from them (`divtrace.schema_files`). The order of the fields is the causal order of the decisions,
 from upstream to downstream: it decides which differing field is named first.
 
-Only msgspec is imported: the recorder, which runs inside serving processes, shares this module.
+Only msgspec is imported: the recorder, which runs inside serving processes, shares this module. Annotations are no
+strings here: several readers of them would each evaluate the more than a hundred anew, in every process.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
