@@ -21,7 +21,7 @@ from divtrace.trace.discover import Discovery, discover
 from divtrace.trace.load import load
 from divtrace.trace.model import Traces
 from divtrace.walk.run import Walk, walk
-from divtrace.walk.world import GroupFlags
+from divtrace.walk.settings import GroupFlags
 
 if TYPE_CHECKING:
     from divtrace.join.collectives import Collective, Wanted

@@ -20,7 +20,8 @@ from divtrace.trace.model import Damage, Traces
 from divtrace.walk.judge import ReplicaWalk
 from divtrace.walk.progress import Waits, from_relation
 from divtrace.walk.run import DECISIONS, Walk, concluded
-from divtrace.walk.world import GroupFlags, Outside, WorldWalk, expected_ranks, world_sizes, world_topology
+from divtrace.walk.settings import GroupFlags, world_sizes, world_topology
+from divtrace.walk.world import Outside, WorldWalk, expected_ranks
 
 
 def with_evidence(walk: Walk, evidence: Evidence, flags: GroupFlags) -> Walk:

@@ -19,7 +19,8 @@ from divtrace.topology import RankGroup
 from divtrace.trace.discover import Discovery
 from divtrace.trace.model import Damage, RankId, RankTrace, Record, Traces
 from divtrace.walk.run import Walk, walk
-from divtrace.walk.world import GroupFlags, Sieved, world_topology
+from divtrace.walk.settings import GroupFlags, world_topology
+from divtrace.walk.world import Sieved
 
 _BEFORE = 2
 """Steps in front of a suspicion that are loaded with it: the last agreement and the order of events show in them."""

@@ -31,9 +31,8 @@ from divtrace.trace.discover import Discovery, Source
 from divtrace.trace.model import Record
 from divtrace.trace.records import BadRecordError, decode_line
 from divtrace.version import __version__
-from divtrace.walk.config import setting
+from divtrace.walk.settings import GroupFlags, setting, world_topology
 from divtrace.walk.sync import wrong_group
-from divtrace.walk.world import GroupFlags, world_topology
 
 _BLOCK = 1 << 18
 _COMPARED = (Kind.CONTROL, Kind.LAYOUT, Kind.SHAPE)

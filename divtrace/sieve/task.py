@@ -14,7 +14,7 @@ from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.survey import RankFiles
 from divtrace.timing import Clock, Cost
 from divtrace.topology import ReplicaGroup, Topology
-from divtrace.walk.config import setting, token_key
+from divtrace.walk.settings import setting, token_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from divtrace.trace.model import RankTrace, Traces
 from divtrace.walk.precedence import TimedOut, timed_out
 from divtrace.walk.roles import Roles, Timelines, assign
+from divtrace.walk.settings import GroupFlags
 from divtrace.walk.verdict import Outcome, overall
-from divtrace.walk.world import GroupFlags, Sieved, WorldWalk, walk_world
+from divtrace.walk.world import Sieved, WorldWalk, walk_world
 
 if TYPE_CHECKING:
     from divtrace.evidence.report import EvidenceReport

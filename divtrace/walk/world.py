@@ -9,33 +9,16 @@ from dataclasses import dataclass, field
 from divtrace.align.groups import Group, Order
 from divtrace.align.view import EventKey, RankView, Scope, Summary, stage_order
 from divtrace.events import Meta
-from divtrace.topology import RankGroup, Sizes, Topology, override, sizes_from, topology
+from divtrace.topology import RankGroup, Topology
 from divtrace.trace.model import RankTrace
 from divtrace.walk import odd
 from divtrace.walk.collectives import Operation, OperationMatch, matches, mismatch, operations_of
 from divtrace.walk.compare import Difference
-from divtrace.walk.config import config_divergence, setting, token_key
+from divtrace.walk.config import config_divergence
 from divtrace.walk.divergence import CommunicatorKey, Divergence
 from divtrace.walk.judge import ReplicaWalk, walk_replica
 from divtrace.walk.progress import LastNumbers, Waits, waits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFlags:
-    """Sizes and groups from the command line; they win over what the metas say."""
-
-    tp: int | None = None
-    dp: int | None = None
-    cp: int | None = None
-    pp: int | None = None
-    dp_attention: bool | None = None
-    attn_tp_groups: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def sizes(self) -> dict[str, int | bool]:
-        """The sizes that were given."""
-        given = {"tp": self.tp, "dp": self.dp, "cp": self.cp, "pp": self.pp, "dp_attention": self.dp_attention}
-        return {name: value for name, value in given.items() if value is not None}
+from divtrace.walk.settings import GroupFlags, setting, token_key, world_topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,25 +65,6 @@ class WorldWalk:
     def divergences(self) -> list[Divergence]:
         """All divergences of this world, replica by replica, then those of collectives."""
         return [*(one for replica in self.replicas for one in replica.divergences), *self.collective_divergences]
-
-
-def world_topology(ranks: Sequence[int], metas: Mapping[int, tuple[Meta, ...]], flags: GroupFlags) -> Topology:
-    """The groups of a world: flags win over explicit groups, these over sizes; of several ranks the lowest speaks."""
-    groups = None if flags.sizes else setting(_all(metas), "groups")
-    if flags.attn_tp_groups:
-        groups = {"attn_tp": flags.attn_tp_groups}
-    return topology(ranks, parallel=world_sizes(metas, flags), groups=groups)
-
-
-def world_sizes(metas: Mapping[int, tuple[Meta, ...]], flags: GroupFlags) -> Sizes | None:
-    """The sizes of a world, None if nothing states them; flags win."""
-    parallel = setting(_all(metas), "parallel")
-    sizes: Sizes | None = sizes_from(parallel) if parallel else None
-    return override(sizes, **flags.sizes) if flags.sizes else sizes
-
-
-def _all(metas: Mapping[int, tuple[Meta, ...]]) -> list[Meta]:
-    return [meta for rank in sorted(metas) for meta in metas[rank]]
 
 
 @dataclass(frozen=True, slots=True)
