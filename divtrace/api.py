@@ -1,4 +1,7 @@
-"""The library: functions that take paths and return data. Nothing here prints or exits."""
+"""The library: functions that take paths and return data. Nothing here prints or exits.
+
+What only some of them need is imported inside of them: each module costs every process that loads it some milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,17 @@ from typing import TYPE_CHECKING, Literal
 
 from divtrace.collector import collector_paused
 from divtrace.errors import DamageError, DivtraceError, NoTraceError
-from divtrace.join.input import candidates, without
-from divtrace.report.build import build
-from divtrace.report.model import Report
-from divtrace.report.request import FirstDivergence, Shown, first_divergence_of, show_request
 from divtrace.timing import stage
-from divtrace.trace.density import bytes_per_event
 from divtrace.trace.discover import Discovery, discover
-from divtrace.trace.load import load
 from divtrace.trace.model import Traces
-from divtrace.walk.run import Walk, walk
 from divtrace.walk.settings import GroupFlags
 
 if TYPE_CHECKING:
     from divtrace.join.collectives import Collective, Wanted
+    from divtrace.report.answers import FirstDivergence, Shown
+    from divtrace.report.model import Report
     from divtrace.sieve.cluster import Cluster
+    from divtrace.walk.run import Walk
 
 _LINE = 200
 """Bytes of an event as a plain line, about."""
@@ -94,6 +93,8 @@ def read(paths: Paths, options: Options, progress: OnProgress | None = None, fou
         RunsError: the input mixes several runs and `options.run` picks none.
         DamageError: `options.strict`, and something is damaged.
     """
+    from divtrace.trace.load import load
+
     with stage("load") as loading:
         traces = load(paths, run=options.run, progress=progress, found=found)
         loading.events = sum(len(trace.records) for trace in traces.ranks.values())
@@ -140,6 +141,8 @@ def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnPr
             if options.strict:
                 _refuse_damage(sieved.traces)
             return sieved
+    from divtrace.walk.run import walk
+
     traces = read(paths, options, progress, found)
     with stage("walk"):
         return walk(traces, options.groups)
@@ -151,6 +154,8 @@ def _is_large(found: Discovery, options: Options) -> bool:
         return False
     if size >= options.sieve_from:
         return True
+    from divtrace.trace.density import bytes_per_event
+
     each = bytes_per_event(found.sources)
     return each is not None and size / each * _LINE >= options.sieve_from
 
@@ -203,6 +208,8 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
 
     Raises as `walk_traces` does; NoTraceError only if there is no evidence either.
     """
+    from divtrace.join.input import candidates, without
+
     with stage("discover"):
         found = discover(paths)
         given = candidates(found)
@@ -244,6 +251,7 @@ def collectives(
     from divtrace.evidence.read import read_evidence
     from divtrace.join.collectives import Wanted as Everything
     from divtrace.join.collectives import of_evidence, of_traces
+    from divtrace.join.input import candidates, without
     from divtrace.join.world import conclude_alone, conclude_beside
 
     chosen, asked = options or Options(), wanted or Everything()
@@ -280,6 +288,8 @@ def analyze(
     Raises:
         DivtraceError: see `divtrace.errors`; anything damaged in the traces is reported, not raised.
     """
+    from divtrace.report.build import build
+
     chosen = options or Options()
     known = [paths] if isinstance(paths, str | os.PathLike) else paths
     with collector_paused():
@@ -314,6 +324,8 @@ def first_divergence(
             alone = without_finding(found, req, chosen.run, chosen.groups, attempt=attempt, replica=replica)
         if alone is not None:
             return alone
+    from divtrace.report.request import first_divergence_of
+
     walked = _walk_found(paths, found, chosen, progress)
     with stage("report"):
         return first_divergence_of(walked, req, attempt=attempt, replica=replica)
@@ -334,6 +346,8 @@ def show(
         UsageError: no replica served the request, or it has no such round.
         DivtraceError: as `analyze`.
     """
+    from divtrace.report.request import show_request
+
     return show_request(
         walk_traces(paths, options or Options(), progress), req, round_number=round_number, replica=replica
     )

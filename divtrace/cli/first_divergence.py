@@ -12,7 +12,7 @@ from divtrace.cli._text import line_width
 from divtrace.exitcodes import ExitCode
 
 if TYPE_CHECKING:
-    from divtrace.report.request import FirstDivergence, RequestResult
+    from divtrace.report.answers import FirstDivergence, RequestResult
 
 Attempt = Annotated[
     int | None, option("--attempt", help="Only this attempt; attempts count retractions, from 0.", metavar="N", min=0)

@@ -18,8 +18,8 @@ import msgspec
 from divtrace.align.groups import Group
 from divtrace.align.view import key_of
 from divtrace.events import Event, Kind, Meta, extra_kind
+from divtrace.report.answers import FirstDivergence, RequestResult
 from divtrace.report.model import Tool
-from divtrace.report.request import FirstDivergence, RequestResult
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.neighbours import apart_in_lines

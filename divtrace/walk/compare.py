@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter, ne
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from divtrace.align.groups import Group
 from divtrace.events import FIELD, TOKEN_FIELDS, VALUE_FIELDS, Kind, extra_kind
-from divtrace.rules.base import RuleClass
 from divtrace.topology import ReplicaGroup
 from divtrace.trace.model import Record
 from divtrace.walk.rounds import RoundView
+
+if TYPE_CHECKING:
+    from divtrace.rules.base import RuleClass
 
 _COLLECTIVE_ONLY = frozenset({"op", "src", "numel"})
 _CLASSES: dict[Kind, RuleClass] = {Kind.CONTROL: "control", Kind.LAYOUT: "logical-layout", Kind.SHAPE: "shape"}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from divtrace.align.groups import Order
 from divtrace.align.view import EventKey
 from divtrace.invariants.base import Break
-from divtrace.rules.base import RuleClass
 from divtrace.trace.model import Record
 from divtrace.walk.compare import Difference
+
+if TYPE_CHECKING:
+    from divtrace.rules.base import RuleClass
 
 World = int
 ReplicaIndex = int
