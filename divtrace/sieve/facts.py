@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from divtrace.align.view import Site
 from divtrace.sieve.cursor import Reading
 from divtrace.trace.model import Record
-from divtrace.walk.collectives import Communicator
+
+if TYPE_CHECKING:
+    from divtrace.walk.collectives import Communicator
 
 
 @dataclass(slots=True)

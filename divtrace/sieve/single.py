@@ -15,8 +15,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from divtrace.align.groups import Group
-from divtrace.align.view import key_of
 from divtrace.events import Event, Kind, Meta, extra_kind
 from divtrace.report.answers import FirstDivergence, RequestResult
 from divtrace.report.model import Tool
@@ -28,11 +26,9 @@ from divtrace.sieve.survey import RankFiles, survey
 from divtrace.topology import ReplicaGroup, Topology
 from divtrace.trace.compression import open_stream
 from divtrace.trace.discover import Discovery, Source
-from divtrace.trace.model import Record
 from divtrace.trace.records import BadRecordError, decode_line
 from divtrace.version import __version__
 from divtrace.walk.settings import GroupFlags, setting, world_topology
-from divtrace.walk.sync import wrong_group
 
 _BLOCK = 1 << 18
 _COMPARED = (Kind.CONTROL, Kind.LAYOUT, Kind.SHAPE)
@@ -115,9 +111,7 @@ def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algori
         if event.comm_ranks is not None or event.src is not None:
             key = (event.stage, None if event.comm_ranks is None else tuple(event.comm_ranks), event.src)
             if key not in good:
-                group = Group(key_of(event, 0), {rank: Record(event, 0, "", 0, False) for rank in ranks})
-                if wrong_group(group, groups) is not None:
-                    raise UnsureError
+                _check_group(event, ranks, groups)
                 good.add(key)
         for one in row[1:]:
             if _compared(one) != _compared(event) or compared_extra(one) != compared_extra(event):
@@ -126,6 +120,18 @@ def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algori
             requests.agree(event, ranks, slots if any(one is not None for one in slots) else None)
     requests.close_all()
     if facts.suspects or facts.stepless or facts.irregular:
+        raise UnsureError
+
+
+def _check_group(event: Event, ranks: Sequence[int], groups: Topology) -> None:
+    """Raise UnsureError if a sync did not go over the sync group of these ranks, all of which recorded it alike."""
+    from divtrace.align.groups import Group
+    from divtrace.align.view import key_of
+    from divtrace.trace.model import Record
+    from divtrace.walk.sync import wrong_group
+
+    group = Group(key_of(event, 0), {rank: Record(event, 0, "", 0, False) for rank in ranks})
+    if wrong_group(group, groups) is not None:
         raise UnsureError
 
 
