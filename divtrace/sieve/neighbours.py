@@ -42,11 +42,8 @@ class Neighbours:
                 self._laid.setdefault(slot, []).append(seq)
         for times in self._laid.values():
             times.sort()
-
-    @property
-    def slots(self) -> Set[int]:
+        self.slots: Set[int] = frozenset(self._laid)
         """All of them."""
-        return self._laid.keys()
 
     def are_apart(self, claims: Iterable[Claim], finishes: Callable[[], Iterable[Finish]]) -> bool:
         """True if surely nobody else held a slot when the request laid it.
@@ -110,20 +107,24 @@ def _laying(text: bytes, end: int, slots: Set[int]) -> Iterator[Event]:
     if text.find(b"\\", 0, end) >= 0:
         yield from _every(text, end)
         return
-    first, *pieces = text[:end].split(_NAME)
-    lists = []
-    for piece in pieces:
-        list_of = _LIST.match(piece)
-        lists.append(b"" if list_of is None else list_of[1])
+    pieces = text[:end].split(_NAME)
+    # Nearly all lists stand right behind the name; what else may stand there is looked at with more care.
+    lists = [piece[2 : piece.find(b"]")] if piece.startswith(b":[") else _list_of(piece) for piece in pieces[1:]]
     try:
         decoded = _decode_lists(b"[[" + b"],[".join(lists) + b"]]") if lists else []
     except msgspec.DecodeError:
         yield from _every(text, end)
         return
-    starts = accumulate((len(piece) + len(_NAME) for piece in pieces), initial=len(first))
-    for start, given in zip(starts, decoded, strict=False):
-        if not slots.isdisjoint(given):
-            yield from _at(text, end, start)
+    hits = [at for at, given in enumerate(decoded) if not slots.isdisjoint(given)]
+    if hits:
+        starts = [*accumulate((len(piece) + len(_NAME) for piece in pieces), initial=-len(_NAME))]
+        for at in hits:
+            yield from _at(text, end, starts[at + 1])
+
+
+def _list_of(piece: bytes) -> bytes:
+    found = _LIST.match(piece)
+    return b"" if found is None else found[1]
 
 
 def _matching(text: bytes, end: int, pattern: re.Pattern[bytes]) -> Iterator[Event]:

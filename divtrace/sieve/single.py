@@ -31,6 +31,9 @@ from divtrace.version import __version__
 from divtrace.walk.settings import GroupFlags, setting, world_topology
 
 _BLOCK = 1 << 18
+"""Bytes that are searched at a time."""
+_SMALL_BLOCK = 1 << 16
+"""Bytes that are taken apart at a time: the parts should stay in the cache."""
 _COMPARED = (Kind.CONTROL, Kind.LAYOUT, Kind.SHAPE)
 _NOT_COMPARED = (
     *("kind", "world", "rank", "seq", "ts", "kv_slots", "pool_index", "pool_free", "decided_on", "margin"),
@@ -149,7 +152,7 @@ def _events(rank: int, world: int, files: RankFiles, req: str) -> Iterator[Event
     """
     before = -1
     for source in files.sources:
-        for line in _lines(source, msgspec.json.encode(req)[1:-1]):
+        for line in _lines(source, msgspec.json.encode(req)):
             try:
                 record, _ = decode_line(line)
             except BadRecordError as error:
@@ -168,7 +171,7 @@ def _events(rank: int, world: int, files: RankFiles, req: str) -> Iterator[Event
 
 def _lines(source: Source, needle: bytes) -> Iterator[bytes]:
     """The lines of a file that hold a text, or any escape, which may stand for a part of it."""
-    for text, end in _blocks(source):
+    for text, end in _blocks(source, _BLOCK):
         if text.find(b"\\", 0, end) >= 0:
             yield from (line for line in text[:end].split(b"\n") if b"\\" in line or needle in line)
             continue
@@ -183,16 +186,16 @@ def _lines(source: Source, needle: bytes) -> Iterator[bytes]:
 
 def _rank_blocks(sources: Sequence[Source]) -> Iterator[tuple[bytes, int]]:
     for source in sources:
-        yield from _blocks(source)
+        yield from _blocks(source, _SMALL_BLOCK)
 
 
-def _blocks(source: Source) -> Iterator[tuple[bytes, int]]:
-    """A file in blocks: bytes, and how many of them are whole lines."""
+def _blocks(source: Source, size: int) -> Iterator[tuple[bytes, int]]:
+    """A file in blocks of about this size, if it is not compressed: bytes, and how many of them are whole lines."""
     with source.open() as file:
         stream = open_stream(file, source.size)
         if stream.plain and source.size is not None:
             file.seek(0)
-            yield from _plain_blocks(file)
+            yield from _plain_blocks(file, size)
             return
         rest = b""
         for chunk in stream:
@@ -203,9 +206,8 @@ def _blocks(source: Source) -> Iterator[tuple[bytes, int]]:
         yield rest, len(rest)
 
 
-def _plain_blocks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+def _plain_blocks(file: BinaryIO, size: int) -> Iterator[tuple[bytes, int]]:
     """The line that a block breaks off in is read again, which is cheaper than putting blocks together."""
-    size = _BLOCK
     while text := file.read(size):
         end = text.rfind(b"\n") + 1 if len(text) == size else len(text)
         if not end:
