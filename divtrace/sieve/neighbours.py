@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Set
+from functools import cached_property
 from itertools import accumulate
 
 import msgspec
@@ -33,17 +34,26 @@ Finish = tuple[str | None, int]
 class Neighbours:
     """The slots of one request on one rank, and when it lays them."""
 
-    def __init__(self, req: str, lays: Iterable[tuple[int, Iterable[int] | None]]) -> None:
-        """Take `seq` and slots of the records of the request."""
+    def __init__(self, req: str, lays: Callable[[], Iterable[tuple[int, Iterable[int] | None]]]) -> None:
+        """Take what gives `seq` and slots of the records of the request; it is called once, if at all."""
         self.req = req
-        self._laid: dict[int, list[int]] = {}
-        for seq, slots in lays:
-            for slot in slots or ():
-                self._laid.setdefault(slot, []).append(seq)
-        for times in self._laid.values():
-            times.sort()
-        self.slots: Set[int] = frozenset(self._laid)
+        self._lays = lays
+
+    @cached_property
+    def slots(self) -> Set[int]:
         """All of them."""
+        return frozenset(self._laid)
+
+    @cached_property
+    def _laid(self) -> dict[int, list[int]]:
+        """When each of them is laid."""
+        laid: dict[int, list[int]] = {}
+        for seq, slots in self._lays():
+            for slot in slots or ():
+                laid.setdefault(slot, []).append(seq)
+        for times in laid.values():
+            times.sort()
+        return laid
 
     def are_apart(self, claims: Iterable[Claim], finishes: Callable[[], Iterable[Finish]]) -> bool:
         """True if surely nobody else held a slot when the request laid it.
@@ -79,7 +89,7 @@ def apart_in_lines(req: str, events: Iterable[Event], blocks: Blocks) -> bool:
     Raises:
         BadRecordError: a line that counts is no record, or has no `seq`.
     """
-    own = Neighbours(req, ((_seq(event), event.kv_slots) for event in events))
+    own = Neighbours(req, lambda: ((_seq(event), event.kv_slots) for event in events))
     if not own.slots:
         return True
     claims = (

@@ -55,7 +55,8 @@ def without_finding(
         TopologyError: sizes do not divide.
     """
     try:
-        files = survey(found.sources, run)
+        footers: dict[str, Any] = {}
+        files = survey(found.sources, run, footers)
         results = []
         first = 0
         for world in sorted({world for world, _ in files}):
@@ -63,7 +64,7 @@ def without_finding(
             groups = world_topology(sorted(here), {rank: tuple(one.metas) for rank, one in here.items()}, flags)
             for index, one in enumerate(groups.replicas, first):
                 inside = {rank: here[rank] for rank in sorted(one.ranks) if rank in here}
-                if replica in (None, index) and inside and _serves(world, inside, one, groups, req):
+                if replica in (None, index) and inside and _serves(world, inside, one, groups, req, footers):
                     results.append(RequestResult(world=world, replica=index, finding=None, origin=None))
             first += len(groups.replicas)
     except (UnsureError, NotSievableError, BadRecordError, OSError):
@@ -73,7 +74,14 @@ def without_finding(
     return FirstDivergence(tool=Tool(__version__), req=req, attempt=attempt, results=tuple(results))
 
 
-def _serves(world: int, files: Mapping[int, RankFiles], replica: ReplicaGroup, groups: Topology, req: str) -> bool:
+def _serves(
+    world: int,
+    files: Mapping[int, RankFiles],
+    replica: ReplicaGroup,
+    groups: Topology,
+    req: str,
+    footers: Mapping[str, Any],
+) -> bool:
     """Whether a replica served the request.
 
     Raises:
@@ -83,7 +91,7 @@ def _serves(world: int, files: Mapping[int, RankFiles], replica: ReplicaGroup, g
     if any(one.parquet for one in files.values()):
         from divtrace.sieve.columnar.single import check_columns
 
-        return check_columns(world, files, replica, groups, setting(metas, "algorithm"), req)
+        return check_columns(world, files, replica, groups, setting(metas, "algorithm"), req, footers)
     events = {rank: list(_events(rank, world, one, req)) for rank, one in files.items()}
     if not any(events.values()):
         return False
