@@ -9,7 +9,6 @@ Only msgspec is imported: the recorder, which runs inside serving processes, sha
 strings here: several readers of them would each evaluate the more than a hundred anew, in every process.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -219,8 +218,7 @@ class Meta(msgspec.Struct, gc=False, kw_only=True):
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """What the comparison, the schemas and the reference know about one field of `Event`."""
 
     name: str

@@ -6,37 +6,36 @@ chain, one record each, nothing before a sync); any other shape goes through the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from divtrace.events import Event
 from divtrace.sieve.counting import RoundCount
 
 
-@dataclass(slots=True, eq=False)
-class LiveRequest:
+class LiveRequest(msgspec.Struct, eq=False):
     """One attempt of a request on ranks that agree about it."""
 
     req: str
     attempt: int
     number: int = -1
     """The older of at most two open rounds; -1 for none."""
-    events: list[Event] = field(default_factory=list)
+    events: list[Event] = msgspec.field(default_factory=list)
     later_number: int = -1
-    later_events: list[Event] = field(default_factory=list)
+    later_events: list[Event] = msgspec.field(default_factory=list)
     """A round may begin before the one before it is over: drafts are written early, commits late."""
     closed_number: int = -2
     """The last round that was checked; the next one continues it."""
-    closed_events: list[Event] = field(default_factory=list)
+    closed_events: list[Event] = msgspec.field(default_factory=list)
     closed_unusual: bool = False
     new_seq_len: int | None = None
     last_token: int | None = None
-    rounds: RoundCount = field(default_factory=RoundCount)
+    rounds: RoundCount = msgspec.field(default_factory=RoundCount)
     restarted: bool = False
     """A schedule event retracted or extended it since the last check of a round."""
     over_after: int | None = None
     """The round in which it finished; the one behind it is overshoot."""
     slot_index: int = 0
-    windows: dict[int, tuple[int, int, int, list[int]]] = field(default_factory=dict)
+    windows: dict[int, tuple[int, int, int, list[int]]] = msgspec.field(default_factory=dict)
     """Its last rows on each rank: first and last position, first slot if slots and positions run on by one (else -1),
     and the slots."""
     open_round: int = -1

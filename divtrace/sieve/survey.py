@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from divtrace.events import Event, Meta
 from divtrace.sieve.cursor import NotSievableError
@@ -16,20 +17,18 @@ from divtrace.trace.provenance import InputFacts
 from divtrace.trace.records import BadRecordError, decode_line
 
 
-@dataclass(slots=True)
-class RankFiles:
+class RankFiles(msgspec.Struct):
     """The files of one rank in the order of their first `seq`, and the metas that stand in front of their records."""
 
-    sources: list[Source] = field(default_factory=list)
-    metas: list[Meta] = field(default_factory=list)
+    sources: list[Source] = msgspec.field(default_factory=list)
+    metas: list[Meta] = msgspec.field(default_factory=list)
     parquet: int = 0
     """How many of the files are Parquet."""
-    facts: list[InputFacts] = field(default_factory=list)
+    facts: list[InputFacts] = msgspec.field(default_factory=list)
     """What converted files say of their input."""
 
 
-@dataclass(slots=True)
-class _Start:
+class _Start(msgspec.Struct):
     source: Source
     rank: RankId
     seq: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from divtrace.align.steps import packed
 from divtrace.events import Meta
@@ -17,8 +18,7 @@ from divtrace.topology import ReplicaGroup, Topology
 from divtrace.walk.settings import setting, token_key
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaTask:
+class ReplicaTask(msgspec.Struct, frozen=True):
     """One replica to be sieved."""
 
     world: int
@@ -41,8 +41,7 @@ class ReplicaTask:
         return sum(source.size or 0 for one in self.files.values() for source in one.sources)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaResult:
+class ReplicaResult(msgspec.Struct, frozen=True):
     """What the sieve found in one replica."""
 
     facts: ReplicaFacts

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from divtrace.align.groups import Group
 from divtrace.invariants.base import Break
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from divtrace.rules.base import RuleClass
 
 
-@dataclass(slots=True)
-class Evidence:
+class Evidence(msgspec.Struct):
     """Everything that speaks against one event of one replica."""
 
     group: Group
@@ -27,10 +27,10 @@ class Evidence:
     wrong_group: WrongGroup | None = None
     override: Override | None = None
     ineffective: bool = False
-    differences: list[Difference] = field(default_factory=list)
-    skipped: dict[int, int] = field(default_factory=dict)
+    differences: list[Difference] = msgspec.field(default_factory=list)
+    skipped: dict[int, int] = msgspec.field(default_factory=dict)
     """Ranks that lack the event, with the position of the record that shows they went past it."""
-    breaks: list[Break] = field(default_factory=list)
+    breaks: list[Break] = msgspec.field(default_factory=list)
     source: int | None = None
 
     def rules(self) -> list[str]:

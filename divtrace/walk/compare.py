@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter, ne
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from divtrace.align.groups import Group
 from divtrace.events import FIELD, TOKEN_FIELDS, VALUE_FIELDS, Kind, extra_kind
@@ -32,8 +33,7 @@ values_of = attrgetter(*COMPARED)
 """The compared fields of an event, in their order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """One field in which ranks differ."""
 
     name: str

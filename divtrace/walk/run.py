@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from divtrace.trace.model import RankTrace, Traces
 from divtrace.walk.precedence import TimedOut, timed_out
@@ -34,8 +35,7 @@ DECISIONS = (
 """What a complete trace holds; those that no rank recorded are listed as missing."""
 
 
-@dataclass(slots=True)
-class Walk:
+class Walk(msgspec.Struct):
     """Everything that the report is built from."""
 
     traces: Traces

@@ -6,15 +6,15 @@ It stands apart from the walk, since whoever only wants to know who is compared 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from divtrace.events import Meta
 from divtrace.topology import Sizes, Topology, override, sizes_from, topology
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFlags:
+class GroupFlags(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes and groups from the command line; they win over what the metas say."""
 
     tp: int | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from divtrace.align.groups import Group, Order
 from divtrace.align.view import EventKey, RankView, Scope, Summary, stage_order
@@ -21,8 +22,7 @@ from divtrace.walk.progress import LastNumbers, Waits, waits
 from divtrace.walk.settings import GroupFlags, setting, token_key, world_topology
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
+class Outside(msgspec.Struct, frozen=True, kw_only=True):
     """What other evidence than traces (dumps, logs) tells about one world."""
 
     failing: frozenset[int] = frozenset()
@@ -43,19 +43,18 @@ class Outside:
     """Where there are no traces: ranks that left no dump either."""
 
 
-@dataclass(slots=True)
-class WorldWalk:
+class WorldWalk(msgspec.Struct):
     """Everything found in one world."""
 
     world: int
     topology: Topology
     views: dict[int, RankView]
     metas: dict[int, tuple[Meta, ...]]
-    replicas: list[ReplicaWalk] = field(default_factory=list)
-    operations: dict[int, list[Operation]] = field(default_factory=dict)
-    matches: list[OperationMatch] = field(default_factory=list)
+    replicas: list[ReplicaWalk] = msgspec.field(default_factory=list)
+    operations: dict[int, list[Operation]] = msgspec.field(default_factory=dict)
+    matches: list[OperationMatch] = msgspec.field(default_factory=list)
     waits: Waits | None = None
-    collective_divergences: list[Divergence] = field(default_factory=list)
+    collective_divergences: list[Divergence] = msgspec.field(default_factory=list)
     matched: frozenset[int] = frozenset()
     """Ranks of which some operation was held against another rank's."""
     meta_conflict: bool = False
@@ -67,8 +66,7 @@ class WorldWalk:
         return [*(one for replica in self.replicas for one in replica.divergences), *self.collective_divergences]
 
 
-@dataclass(frozen=True, slots=True)
-class Sieved:
+class Sieved(msgspec.Struct, frozen=True):
     """What the sieve found in one world whose records are loaded only in part."""
 
     summaries: Mapping[int, Summary]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from divtrace.sieve.columnar.chunk import Chunk
 from divtrace.sieve.columnar.file import ParquetTrace, whole
@@ -19,16 +20,14 @@ _NOT_NEEDED = frozenset({"ts", "pool_index", "pool_free"})
 """Integers that are never compared, and that no check looks at."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(msgspec.Struct, frozen=True):
     """Row groups that hold rows of the request, and which rows they are."""
 
     groups: Sequence[int]
     mask: pa.Array
 
 
-@dataclass(frozen=True, slots=True)
-class _Own:
+class _Own(msgspec.Struct, frozen=True):
     """The rows of the request in one file."""
 
     trace: ParquetTrace
@@ -74,8 +73,7 @@ def _candidates(trace: ParquetTrace, req: str) -> list[list[int]]:
         wanted = [
             group
             for group in groups
-            if trace.may_hold(group, req)
-            or (trace.may_be_null(group, "req") and trace.may_hold(group, req, "batch"))
+            if trace.may_hold(group, req) or (trace.may_be_null(group, "req") and trace.may_hold(group, req, "batch"))
         ]
         if wanted:
             found.append(wanted)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
-class Ragged:
+class Ragged(msgspec.Struct, frozen=True):
     """Some rows of a list column: `values[starts[i]:starts[i] + lengths[i]]` is row i; null where there is none."""
 
     values: pa.Array

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from divtrace.sieve.columnar.ragged import last_of_each, ragged
 from divtrace.sieve.columnar.rounds import Unplain
@@ -24,8 +25,7 @@ Suspect = Callable[[int, int | None], None]
 Lives = Mapping[int, PlainRequest]
 
 
-@dataclass(slots=True)
-class _Own:
+class _Own(msgspec.Struct):
     """One rank's layouts: rows with as many slots as positions, and the commits of their rounds."""
 
     part: Part
@@ -221,8 +221,7 @@ def _index(live: PlainRequest | None) -> int:
     return 0 if live is None else live.slot_index
 
 
-@dataclass(slots=True)
-class _Free:
+class _Free(msgspec.Struct):
     """A request finishes."""
 
     rows: Rows
@@ -234,8 +233,7 @@ class _Free:
         self.rows.free(self.live, (self.rank,))
 
 
-@dataclass(slots=True)
-class _Cut:
+class _Cut(msgspec.Struct):
     """A commit of rows that were laid before this stretch."""
 
     rows: Rows

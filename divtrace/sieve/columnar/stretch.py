@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from divtrace.align.view import MODEL
 from divtrace.events import Event
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(slots=True)
-class Part:
+class Part(msgspec.Struct):
     """The rows of one rank."""
 
     lane: Lane
