@@ -23,6 +23,7 @@ from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.neighbours import apart_in_lines
 from divtrace.sieve.requests import Requests
 from divtrace.sieve.survey import RankFiles, survey
+from divtrace.sieve.usual import decode_usual
 from divtrace.topology import ReplicaGroup, Topology
 from divtrace.trace.compression import open_stream
 from divtrace.trace.discover import Discovery, Source
@@ -119,13 +120,16 @@ def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algori
     for row in zip(*columns, strict=True):
         event = row[0]
         slots = [one.kv_slots for one in row]
+        compared = _compared(event)
         if event.comm_ranks is not None or event.src is not None:
             key = (event.stage, None if event.comm_ranks is None else tuple(event.comm_ranks), event.src)
             if key not in good:
                 _check_group(event, ranks, groups)
                 good.add(key)
         for one in row[1:]:
-            if _compared(one) != _compared(event) or compared_extra(one) != compared_extra(event):
+            if _compared(one) != compared or (
+                (one.extra or event.extra) and compared_extra(one) != compared_extra(event)
+            ):
                 raise UnsureError
         if event.req == req and event.stage not in ("collective", "host"):
             requests.agree(event, ranks, slots if any(one is not None for one in slots) else None)
@@ -159,37 +163,54 @@ def _events(rank: int, world: int, files: RankFiles, req: str) -> Iterator[Event
         UnsureError: a line that may be one of them is damaged, or not in order.
     """
     before = -1
+    needle = msgspec.json.encode(req)
     for source in files.sources:
-        for line in _lines(source, msgspec.json.encode(req)):
+        for text, end in _blocks(source, _BLOCK):
+            for record in _decoded(_lines(text, end, needle)):
+                if isinstance(record, Meta) or record is None:
+                    continue
+                if record.req != req and (record.req is not None or req not in (record.batch or ())):
+                    continue
+                if record.seq is None or record.seq <= before:
+                    raise UnsureError
+                if record.rank not in (None, rank) or record.world not in (None, world):
+                    raise UnsureError
+                before = record.seq
+                yield record
+
+
+def _decoded(lines: list[bytes]) -> Iterator[Event | Meta | None]:
+    """The records of lines, the usual ones at once.
+
+    Raises:
+        UnsureError: a line is damaged.
+    """
+    at = 0
+    while at < len(lines):
+        usual = decode_usual(lines[at:])
+        yield from usual
+        at += len(usual)
+        if at < len(lines):
             try:
-                record, _ = decode_line(line)
+                record, _ = decode_line(lines[at])
             except BadRecordError as error:
                 raise UnsureError from error
-            if isinstance(record, Meta) or record is None:
-                continue
-            if record.req != req and (record.req is not None or req not in (record.batch or ())):
-                continue
-            if record.seq is None or record.seq <= before:
-                raise UnsureError
-            if record.rank not in (None, rank) or record.world not in (None, world):
-                raise UnsureError
-            before = record.seq
             yield record
+            at += 1
 
 
-def _lines(source: Source, needle: bytes) -> Iterator[bytes]:
-    """The lines of a file that hold a text, or any escape, which may stand for a part of it."""
-    for text, end in _blocks(source, _BLOCK):
-        if text.find(b"\\", 0, end) >= 0:
-            yield from (line for line in text[:end].split(b"\n") if b"\\" in line or needle in line)
-            continue
-        at = text.find(needle, 0, end)
-        while at >= 0:
-            start = text.rfind(b"\n", 0, at) + 1
-            stop = text.find(b"\n", at, end)
-            stop = end if stop < 0 else stop
-            yield text[start:stop]
-            at = text.find(needle, stop, end)
+def _lines(text: bytes, end: int, needle: bytes) -> list[bytes]:
+    """The lines of a block that hold a text, or any escape, which may stand for a part of it."""
+    if text.find(b"\\", 0, end) >= 0:
+        return [line for line in text[:end].split(b"\n") if b"\\" in line or needle in line]
+    lines = []
+    at = text.find(needle, 0, end)
+    while at >= 0:
+        stop = text.find(b"\n", at, end)
+        stop = end if stop < 0 else stop
+        lines.append(text[text.rfind(b"\n", 0, at) + 1 : stop])
+        at = text.find(needle, stop, end)
+    return lines
 
 
 def _rank_blocks(sources: Sequence[Source]) -> Iterator[tuple[bytes, int]]:
