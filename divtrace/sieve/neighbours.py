@@ -127,9 +127,9 @@ def _laying(text: bytes, end: int, slots: Set[int]) -> Iterator[Event]:
         return
     hits = [at for at, given in enumerate(decoded) if not slots.isdisjoint(given)]
     if hits:
-        starts = [*accumulate((len(piece) + len(_NAME) for piece in pieces), initial=-len(_NAME))]
+        ends = [*accumulate(map(len, pieces))]
         for at in hits:
-            yield from _at(text, end, starts[at + 1])
+            yield from _at(text, end, ends[at] + at * len(_NAME))
 
 
 def _list_of(piece: bytes) -> bytes:

@@ -120,16 +120,14 @@ def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algori
     for row in zip(*columns, strict=True):
         event = row[0]
         slots = [one.kv_slots for one in row]
-        compared = _compared(event)
+        compared, extra = _compared(event), compared_extra(event)
         if event.comm_ranks is not None or event.src is not None:
             key = (event.stage, None if event.comm_ranks is None else tuple(event.comm_ranks), event.src)
             if key not in good:
                 _check_group(event, ranks, groups)
                 good.add(key)
         for one in row[1:]:
-            if _compared(one) != compared or (
-                (one.extra or event.extra) and compared_extra(one) != compared_extra(event)
-            ):
+            if _compared(one) != compared or compared_extra(one) != extra:
                 raise UnsureError
         if event.req == req and event.stage not in ("collective", "host"):
             requests.agree(event, ranks, slots if any(one is not None for one in slots) else None)
@@ -152,7 +150,9 @@ def _check_group(event: Event, ranks: Sequence[int], groups: Topology) -> None:
 
 def compared_extra(event: Event) -> dict[str, Any]:
     """The keys of `extra` that are compared; the values as JSON, in which a bool is no number."""
-    found = {key: msgspec.json.encode(value) for key, value in (event.extra or {}).items()}
+    if not event.extra:
+        return {}
+    found = {key: msgspec.json.encode(value) for key, value in event.extra.items()}
     return {key: found[key] for key in sorted(found) if extra_kind(key) in _COMPARED}
 
 
