@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from divtrace.sieve.survey import RankFiles
 
+_LARGEST_TABLE = 1 << 24
+"""Bytes of a table of slots."""
+
 
 def check_columns(
     world: int,
@@ -97,25 +100,56 @@ def _apart(trace: ParquetTrace, chunk: Chunk, req: str) -> bool:
     mine = holding(names, (req,), chunk.rows)
     slots, seq = slots.filter(mine), seq.filter(mine)
     own = Neighbours(req, lambda: zip(seq.to_pylist(), slots.to_pylist(), strict=True))
-    return own.are_apart(_claims(trace, own, pc.unique(slots.flatten())), partial(_finishes, trace))
+    return own.are_apart(_claims(trace, own, _Wanted(pc.unique(slots.flatten()))), partial(_finishes, trace))
 
 
-def _claims(trace: ParquetTrace, own: Neighbours, wanted: pa.Array) -> Iterator[Claim]:
+class _Wanted:
+    """Slots that are looked for in others."""
+
+    def __init__(self, slots: pa.Array) -> None:
+        """Make a table of them, which is faster than a hash of them, unless it were large."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self._slots = slots
+        self._table: pa.Array | None = None
+        bounds = pc.min_max(slots).as_py()
+        if bounds["min"] is not None and bounds["min"] >= 0 and bounds["max"] < _LARGEST_TABLE:
+            # One more: what lies behind the highest slot is looked up there.
+            table = bytearray(bounds["max"] + 2)
+            for slot in slots.to_pylist():
+                table[slot] = 1
+            self._table = pa.Array.from_buffers(pa.uint8(), len(table), [None, pa.py_buffer(table)])
+
+    def hits(self, values: pa.Array) -> pa.Array:
+        """Where values are among them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        table = self._table
+        if table is None or values.type != pa.int64() or pc.any(pc.less(values, 0)).as_py():
+            return pc.indices_nonzero(pc.is_in(values, self._slots.cast(values.type)))
+        inside = pc.min_element_wise(values, pa.scalar(len(table) - 1, pa.int64()), skip_nulls=False)
+        return pc.indices_nonzero(table.take(inside))
+
+
+def _claims(trace: ParquetTrace, own: Neighbours, wanted: _Wanted) -> Iterator[Claim]:
     """What other requests lay of the slots that are wanted."""
     import pyarrow.compute as pc
 
     for piece in trace.pieces():
         for groups in _by_owner(trace, piece, own.req):
             slots = trace.read(groups, ["kv_slots"])["kv_slots"]
-            hits = pc.indices_nonzero(pc.is_in(slots.flatten(), wanted.cast(slots.type.value_type)))
+            hits = wanted.hits(slots.flatten())
             if not len(hits):
                 continue
             columns = trace.read(groups, ["req", "seq"])
             rows = pc.unique(pc.list_parent_indices(slots).take(hits))
+            names = columns["req"].take(rows)
+            rows = rows.filter(pc.invert(holding(names, (own.req,), len(names))))
             taken = (column.take(rows).to_pylist() for column in (columns["req"], columns["seq"], slots))
             for req, seq, given in zip(*taken, strict=True):
-                if req != own.req:
-                    yield from ((seq, req, slot) for slot in given if slot in own.slots)
+                yield from ((seq, req, slot) for slot in given if slot in own.slots)
 
 
 def _by_owner(trace: ParquetTrace, piece: Sequence[int], req: str) -> list[list[int]]:
