@@ -314,21 +314,22 @@ def first_divergence(
         DivtraceError: as `analyze`.
     """
     chosen = options or Options()
-    with stage("discover"):
-        found = discover(paths)
-    # What is too much for one machine is too much for a search on it too.
-    if _is_large(found, chosen) and not chosen.strict and chosen.backend == "local":
-        from divtrace.sieve.single import without_finding
+    with collector_paused():
+        with stage("discover"):
+            found = discover(paths)
+        # What is too much for one machine is too much for a search on it too.
+        if _is_large(found, chosen) and not chosen.strict and chosen.backend == "local":
+            from divtrace.sieve.single import without_finding
 
-        with stage("one request"):
-            alone = without_finding(found, req, chosen.run, chosen.groups, attempt=attempt, replica=replica)
-        if alone is not None:
-            return alone
-    from divtrace.report.request import first_divergence_of
+            with stage("one request"):
+                alone = without_finding(found, req, chosen.run, chosen.groups, attempt=attempt, replica=replica)
+            if alone is not None:
+                return alone
+        from divtrace.report.request import first_divergence_of
 
-    walked = _walk_found(paths, found, chosen, progress)
-    with stage("report"):
-        return first_divergence_of(walked, req, attempt=attempt, replica=replica)
+        walked = _walk_found(paths, found, chosen, progress)
+        with stage("report"):
+            return first_divergence_of(walked, req, attempt=attempt, replica=replica)
 
 
 def show(

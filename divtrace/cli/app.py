@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from divtrace.cli._values import PlainCommand, PlainGroup
+from divtrace.collector import collector_paused
 from divtrace.exitcodes import ExitCode
 from divtrace.version import __version__
 
@@ -59,9 +60,10 @@ class DeferredCommand(TyperCommand):
     def make_context(self, *arguments: Any, **more: Any) -> Any:
         """The context of the real command, which then takes the place of this one."""
         app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        function = import_module(self.module).command
-        app.command(self.name, cls=PlainCommand, context_settings=SETTINGS, epilog=EPILOG)(function)
-        command = typer.main.get_command(app)
+        with collector_paused():
+            function = import_module(self.module).command
+            app.command(self.name, cls=PlainCommand, context_settings=SETTINGS, epilog=EPILOG)(function)
+            command = typer.main.get_command(app)
         assert isinstance(command, PlainCommand)
         command.annotations = function.__annotations__
         return command.make_context(*arguments, **more)
