@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,22 @@ def test_of_a_file_without_the_request_nothing_is_read(opened: Any, monkeypatch:
     assert one is not None
     assert two is None
     assert set(read) == {"rank0.parquet"}
+
+
+def test_row_groups_that_record_none_of_the_columns_that_differ_are_counted_too(tmp_path: Path) -> None:
+    """Only `site` differs between the ranks, and the first row group records none."""
+    traces = []
+    for rank in (0, 1):
+        lines = [event(0, req="A"), event(1, req="A", site=f"site{rank}"), event(2, req="A", site="both")]
+        schema = pa.Table.from_pylist(lines[1:]).schema
+        pq.write_table(pa.Table.from_pylist(lines, schema), tmp_path / f"rank{rank}.parquet", row_group_size=1)
+        traces.append(ParquetTrace(discover([tmp_path / f"rank{rank}.parquet"]).sources[0]))
+    with closing(traces[0]), closing(traces[1]):
+        one, two = own_rows(traces, "A")
+        assert one is not None
+        assert two is not None
+        assert two.column("seq") is one.column("seq")
+        assert [values(chunk, "site") for chunk in (one, two)] == [[None, "site0", "both"], [None, "site1", "both"]]
 
 
 @pytest.mark.parametrize("slots", [[], [3, 5], [0], [4, 1 << 40], [5, 1 << 30]])

@@ -21,18 +21,21 @@ _NOT_NEEDED = frozenset({"ts", "pool_index", "pool_free"})
 
 
 class _Piece(msgspec.Struct, frozen=True):
-    """Row groups that hold rows of the request, and which rows they are."""
+    """A row group that holds rows of the request."""
 
-    groups: Sequence[int]
+    group: int
     mask: pa.Array
+    """Which rows they are."""
+    known: dict[str, pa.Array]
+    """Columns that were read to find that out."""
 
 
 class _Own(msgspec.Struct, frozen=True):
     """The rows of the request in one file."""
 
     trace: ParquetTrace
-    candidates: Sequence[Sequence[int]]
-    """Row groups that may hold the request, by piece."""
+    candidates: Sequence[int]
+    """Row groups that may hold the request."""
     pieces: Sequence[_Piece]
     chunk: Chunk
     order: pa.Array
@@ -48,66 +51,57 @@ def own_rows(traces: Sequence[ParquetTrace], req: str) -> list[Chunk | None]:
     lead: _Own | None = None
     found: list[Chunk | None] = []
     for trace in traces:
-        candidates = _candidates(trace, req)
-        alike = lead is not None and _same_rows(trace, candidates, lead)
-        pieces = lead.pieces if alike and lead is not None else _pieces(trace, candidates, req)
-        if not pieces:
-            found.append(None)
-            continue
-        own = None
-        if alike and lead is not None:
-            pieces = [_Piece(groups, mine.mask) for groups, mine in zip(_hit(candidates, lead), pieces, strict=True)]
-            own = _read(trace, candidates, pieces, lead)
-        own = own or _read(trace, candidates, pieces, None)
+        own = _own(trace, req, lead)
         lead = lead or own
-        found.append(own.chunk if own is not None else None)
+        found.append(None if own is None else own.chunk)
     return found
 
 
-def _candidates(trace: ParquetTrace, req: str) -> list[list[int]]:
-    """Row groups that may hold the request by their statistics, piece by piece."""
+def _own(trace: ParquetTrace, req: str, lead: _Own | None) -> _Own | None:
+    candidates = _candidates(trace, req)
+    if lead is not None and _same_rows(trace, candidates, lead):
+        counterparts = dict(zip(lead.candidates, candidates, strict=True))
+        pieces = [_Piece(counterparts[piece.group], piece.mask, {}) for piece in lead.pieces]
+        own = _read(trace, candidates, pieces, lead)
+        if own is not None:
+            return own
+    pieces = [piece for group in candidates if (piece := _piece(trace, group, req)) is not None]
+    return _read(trace, candidates, pieces, None) if pieces else None
+
+
+def _candidates(trace: ParquetTrace, req: str) -> list[int]:
+    """Row groups that may hold the request by their statistics."""
     if "req" not in trace.fields:
         return []
-    found = []
-    for groups in trace.pieces():
-        wanted = [
-            group
-            for group in groups
-            if trace.may_hold(group, req) or (trace.may_be_null(group, "req") and trace.may_hold(group, req, "batch"))
-        ]
-        if wanted:
-            found.append(wanted)
-    return found
+    return [
+        group
+        for groups in trace.pieces()
+        for group in groups
+        if trace.may_hold(group, req) or (trace.may_be_null(group, "req") and trace.may_hold(group, req, "batch"))
+    ]
 
 
-def _same_rows(trace: ParquetTrace, candidates: Sequence[Sequence[int]], lead: _Own) -> bool:
+def _same_rows(trace: ParquetTrace, candidates: Sequence[int], lead: _Own) -> bool:
     """True if the same rows as in another file are the request's."""
     return len(candidates) == len(lead.candidates) and all(
-        trace.same_bytes(groups, lead.trace, others, name)
+        trace.same_bytes(candidates, lead.trace, lead.candidates, name)
         for name in ("req", "batch")
         if name in trace.fields or name in lead.trace.fields
-        for groups, others in zip(candidates, lead.candidates, strict=True)
     )
 
 
-def _hit(candidates: Sequence[Sequence[int]], lead: _Own) -> list[Sequence[int]]:
-    """Of row groups that may hold the request those that do, as in another file with the same rows."""
-    holding_it = {tuple(piece.groups) for piece in lead.pieces}
-    pairs = zip(candidates, lead.candidates, strict=True)
-    return [groups for groups, others in pairs if tuple(others) in holding_it]
+def _piece(trace: ParquetTrace, group: int, req: str) -> _Piece | None:
+    """What a row group holds of the request; None if nothing."""
+    import pyarrow as pa
 
-
-def _pieces(trace: ParquetTrace, candidates: Sequence[Sequence[int]], req: str) -> list[_Piece]:
-    found = []
-    for groups in candidates:
-        columns = trace.read(groups, [name for name in ("req", "batch") if name in trace.fields])
-        names = columns["req"]
-        mask = _equal(names, req)
-        if "batch" in columns:
-            mask = _or_in_batch(mask, names, columns["batch"], req)
-        if mask.true_count:
-            found.append(_Piece(groups, mask))
-    return found
+    names = [name for name in ("req", "batch") if name in trace.fields and trace.has_values([group], name)]
+    known = trace.read([group], names) if names else {}
+    mask: pa.Array = pa.repeat(pa.scalar(False), trace.group_rows[group])
+    if "req" in known:
+        mask = _equal(known["req"], req)
+    if "batch" in known:
+        mask = _or_in_batch(mask, known.get("req"), known["batch"], req)
+    return _Piece(group, mask, known) if mask.true_count else None
 
 
 def _equal(names: pa.Array, req: str) -> pa.Array:
@@ -118,7 +112,7 @@ def _equal(names: pa.Array, req: str) -> pa.Array:
     return holding(names, (req,), len(names))
 
 
-def _or_in_batch(mask: pa.Array, names: pa.Array, batch: pa.Array, req: str) -> pa.Array:
+def _or_in_batch(mask: pa.Array, names: pa.Array | None, batch: pa.Array, req: str) -> pa.Array:
     """The mask with batch-level rows whose batch holds the request."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -129,12 +123,11 @@ def _or_in_batch(mask: pa.Array, names: pa.Array, batch: pa.Array, req: str) -> 
     if not len(hits):
         return mask
     rows = pc.unique(pc.list_parent_indices(batch).take(hits)).cast(pa.int64())
-    return pc.or_(mask, pc.and_(pc.is_in(counted(len(batch)), rows), names.is_null()))
+    inside = pc.is_in(counted(len(batch)), rows)
+    return pc.or_(mask, inside if names is None else pc.and_(inside, names.is_null()))
 
 
-def _read(
-    trace: ParquetTrace, candidates: Sequence[Sequence[int]], pieces: Sequence[_Piece], lead: _Own | None
-) -> _Own | None:
+def _read(trace: ParquetTrace, candidates: Sequence[int], pieces: Sequence[_Piece], lead: _Own | None) -> _Own | None:
     """The rows of the request; None if they do not stand in the order of those of `lead`.
 
     Args:
@@ -146,31 +139,19 @@ def _read(
     Raises:
         NotSievableError: a record has no `seq`, or one stands twice.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
-    needed = [name for name in trace.fields if name not in _NOT_NEEDED]
-    names = [name for name in needed if any(trace.has_values(piece.groups, name) for piece in pieces)]
-    shared = [] if lead is None else [name for name in names if _same_column(trace, pieces, name, lead)]
-    read = [name for name in names if name not in shared]
-    columns: dict[str, pa.Array] = {}
-    if read:
-        tables = []
-        for piece in pieces:
-            table = trace.file.read_row_groups(list(piece.groups), columns=read, use_threads=False)
-            tables.append(table.unify_dictionaries().filter(piece.mask))
-        table = pa.concat_tables(tables).unify_dictionaries()
-        columns = {name: whole(table.column(name)) for name in read}
+    groups = [piece.group for piece in pieces]
+    names = [name for name in trace.fields if name not in _NOT_NEEDED and trace.has_values(groups, name)]
+    shared: list[str] = []
+    if lead is not None:
+        others = [piece.group for piece in lead.pieces]
+        both = [name for name in names if name in lead.trace.fields]
+        shared = [name for name in both if trace.same_bytes(groups, lead.trace, others, name)]
+    columns = _columns(trace, pieces, [name for name in names if name not in shared])
     if lead is not None and "seq" in shared:
         order = lead.order
     else:
-        seq = columns.get("seq")
-        if seq is None or seq.null_count:
-            raise NotSievableError(f"{trace.source.name}: a record has no seq")
-        order = pc.sort_indices(seq)
-        ordered = seq.take(order)
-        if len(seq) > 1 and not pc.all(pc.greater(ordered[1:], ordered[:-1])).as_py():
-            raise NotSievableError(f"{trace.source.name}: a seq stands twice")
+        order = _order(columns.get("seq"), trace)
         if lead is not None and not order.equals(lead.order):
             return None
     chunk = Chunk(trace, [], len(order), 0, {name: column.take(order) for name, column in columns.items()})
@@ -180,9 +161,43 @@ def _read(
     return _Own(trace, candidates, pieces, chunk, order)
 
 
-def _same_column(trace: ParquetTrace, pieces: Sequence[_Piece], name: str, lead: _Own) -> bool:
-    """True if a column's values are those of another file in all of these row groups."""
-    return name in lead.trace.fields and all(
-        trace.same_bytes(mine.groups, lead.trace, other.groups, name)
-        for mine, other in zip(pieces, lead.pieces, strict=True)
-    )
+def _columns(trace: ParquetTrace, pieces: Sequence[_Piece], names: Sequence[str]) -> dict[str, pa.Array]:
+    """Columns of the rows of the request; of every row group only those are read that hold anything."""
+    import pyarrow as pa
+
+    if not names:
+        return {}
+    tables = []
+    for piece in pieces:
+        wanted = [name for name in names if name not in piece.known and trace.has_values([piece.group], name)]
+        table = trace.file.read_row_groups([piece.group], columns=wanted, use_threads=False)
+        for name in names:
+            if name in piece.known:
+                table = table.append_column(name, piece.known[name])
+        tables.append(_held(table, piece.mask))
+    table = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    return {name: whole(table.column(name)) for name in names}
+
+
+def _held(table: pa.Table, mask: pa.Array) -> pa.Table:
+    """The rows of a mask, which stand together where a file is sorted by request."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    first, count = pc.index(mask, pa.scalar(True)).as_py(), mask.true_count
+    if mask.slice(first, count).true_count == count:
+        return table.slice(first, count)
+    return table.filter(mask)
+
+
+def _order(seq: pa.Array | None, trace: ParquetTrace) -> pa.Array:
+    """Where rows stand in the order of `seq`; raises NotSievableError if one has none, or one stands twice."""
+    import pyarrow.compute as pc
+
+    if seq is None or seq.null_count:
+        raise NotSievableError(f"{trace.source.name}: a record has no seq")
+    order = pc.sort_indices(seq)
+    ordered = seq.take(order)
+    if len(seq) > 1 and not pc.all(pc.greater(ordered[1:], ordered[:-1])).as_py():
+        raise NotSievableError(f"{trace.source.name}: a seq stands twice")
+    return order
