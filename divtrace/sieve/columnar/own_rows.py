@@ -96,7 +96,7 @@ def _piece(trace: ParquetTrace, group: int, req: str) -> _Piece | None:
 
     names = [name for name in ("req", "batch") if name in trace.fields and trace.has_values([group], name)]
     known = trace.read([group], names) if names else {}
-    mask: pa.Array = pa.repeat(pa.scalar(False), trace.group_rows[group])
+    mask: pa.Array = pa.repeat(pa.scalar(False, pa.bool_()), trace.group_rows[group])
     if "req" in known:
         mask = _equal(known["req"], req)
     if "batch" in known:
@@ -184,7 +184,7 @@ def _held(table: pa.Table, mask: pa.Array) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    first, count = pc.index(mask, pa.scalar(True)).as_py(), mask.true_count
+    first, count = pc.index(mask, pa.scalar(True, pa.bool_())).as_py(), mask.true_count
     if mask.slice(first, count).true_count == count:
         return table.slice(first, count)
     return table.filter(mask)

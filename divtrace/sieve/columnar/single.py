@@ -12,6 +12,7 @@ from divtrace.sieve.columnar.differences import Differences, aligned_rows
 from divtrace.sieve.columnar.file import ParquetTrace
 from divtrace.sieve.columnar.judge import Judge
 from divtrace.sieve.columnar.own_rows import own_rows
+from divtrace.sieve.columnar.ragged import integer
 from divtrace.sieve.columnar.rounds import Unplain
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
 from divtrace.sieve.facts import ReplicaFacts
@@ -127,7 +128,7 @@ class _Wanted:
         import pyarrow.compute as pc
 
         table = self._table
-        if table is None or values.type != pa.int64() or pc.any(pc.less(values, 0)).as_py():
+        if table is None or values.type != pa.int64() or pc.any(pc.less(values, integer(0))).as_py():
             return pc.indices_nonzero(pc.is_in(values, self._slots.cast(values.type)))
         inside = pc.min_element_wise(values, pa.scalar(len(table) - 1, pa.int64()), skip_nulls=False)
         return pc.indices_nonzero(table.take(inside))

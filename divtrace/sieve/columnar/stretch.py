@@ -78,7 +78,7 @@ class Stretch:
 
         code = self._stage_codes.get(name)
         if code is None:
-            return pa.repeat(pa.scalar(False), self.count)
+            return pa.repeat(pa.scalar(False, pa.bool_()), self.count)
         return pc.equal(self.stage, pa.scalar(code, pa.int32()))
 
     def valid(self, name: str) -> pa.Array | None:
@@ -107,6 +107,6 @@ def holding(column: pa.Array | None, texts: Sequence[str], count: int) -> pa.Arr
     import pyarrow.compute as pc
 
     if column is None:
-        return pa.repeat(pa.scalar(False), count)
+        return pa.repeat(pa.scalar(False, pa.bool_()), count)
     hits = pc.is_in(column.dictionary, pa.array(list(texts), column.dictionary.type))
     return pc.fill_null(hits.take(column.indices), False)
