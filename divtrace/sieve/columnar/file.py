@@ -14,7 +14,6 @@ from divtrace.trace.discover import Source, is_remote
 from divtrace.trace.parquet import META_KEY
 from divtrace.trace.provenance import PREFIX, Provenance, provenance_of
 from divtrace.trace.records import BadRecordError, check_integers
-from divtrace.trace.remote import open_random
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +38,7 @@ class ParquetTrace:
         self.source = source
         try:
             # An object of a storage is opened once for all that is read of it.
-            self._object = open_random(source.path) if is_remote(source.path) else None
+            self._object = _remote(source.path) if is_remote(source.path) else None
             self._where = source.path if self._object is None else self._object
             plain = self._plain = parquet.ParquetFile(self._where, memory_map=False, metadata=footer)
             schema = plain.schema_arrow
@@ -191,6 +190,12 @@ class ParquetTrace:
             self._bytes.close()
         if self._object is not None:
             self._object.close()
+
+
+def _remote(path: str) -> Any:
+    from divtrace.trace.remote import open_random
+
+    return open_random(path)
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
