@@ -128,7 +128,7 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
     return _walk_found(paths, found, options, progress)
 
 
-def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnProgress | None) -> Walk:
+def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnProgress | None, most: int = 0) -> Walk:
     if options.backend == "ray":
         from divtrace.sieve.cluster import check_installed
 
@@ -136,7 +136,7 @@ def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnPr
     if _is_large(found, options):
         total = sum(source.size or 0 for source in found.sources)
         told = None if progress is None else (lambda done: progress(min(done, total), total))
-        sieved = _sieved(found, options, told)
+        sieved = _sieved(found, options, told, most)
         if sieved is not None:
             if options.strict:
                 _refuse_damage(sieved.traces)
@@ -160,7 +160,7 @@ def _is_large(found: Discovery, options: Options) -> bool:
     return each is not None and size / each * _LINE >= options.sieve_from
 
 
-def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | None) -> Walk | None:
+def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | None, most: int) -> Walk | None:
     """The walk of what passes through the sieve; None if the input can only be loaded as a whole."""
     # Small inputs need none of this.
     from divtrace.sieve import run
@@ -169,7 +169,7 @@ def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | No
     try:
         try:
             with options.cluster() as cluster:
-                return run.sieve(found, options.run, options.groups, options.jobs, told, cluster)
+                return run.sieve(found, options.run, options.groups, options.jobs, told, cluster, most)
         except DisorderError:
             return _sieved_sorted(found, options, told)
     except NotSievableError:
@@ -206,7 +206,7 @@ def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], Non
 def walk_input(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
     """Read and walk the traces, and what dumps and logs stand beside them or in their place.
 
-    Raises as `walk_traces` does; NoTraceError only if there is no evidence either.
+    Findings that no report of `options.max_findings` lists may be counted only. Raises as `walk_traces` does; NoTraceError only if there is no evidence either.
     """
     from divtrace.join.input import candidates, without
 
@@ -214,13 +214,13 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
         found = discover(paths)
         given = candidates(found)
     if not given.files:
-        return _walk_found(paths, found, options, progress)
+        return _walk_found(paths, found, options, progress, options.max_findings)
     from divtrace.evidence.read import read_evidence
 
     with stage("evidence"):
         evidence = read_evidence(given.files, jobs=options.jobs)
     if not evidence.files and not evidence.unreadable:
-        return _walk_found(paths, found, options, progress)
+        return _walk_found(paths, found, options, progress, options.max_findings)
     from divtrace.join.world import evidence_alone, with_evidence
 
     if options.strict and evidence.unreadable:
@@ -228,7 +228,7 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
         raise DamageError(f"{first.path}: {first.what}", hint="leave out --strict to use what is readable")
     found = without(found, {file.path for file in evidence.files} | {one.path for one in evidence.unreadable})
     try:
-        walked = _walk_found(paths, found, options, progress)
+        walked = _walk_found(paths, found, options, progress, options.max_findings)
     except NoTraceError:
         if not evidence.files:
             raise

@@ -67,9 +67,14 @@ class Scope(msgspec.Struct, frozen=True):
 
     requests: frozenset[str]
     steps: frozenset[int]
+    parted: frozenset[str] = frozenset()
+    """Requests that are loaded in some steps only, and counted behind these."""
+    parted_steps: range = range(0)
 
     def holds(self, req: str | None, step: int | None) -> bool:
         """True if every record of this event is loaded, and those that it is judged with."""
+        if req in self.parted:
+            return step in self.parted_steps or (step in self.steps and step < self.parted_steps.stop)
         return req in self.requests or step in self.steps
 
 

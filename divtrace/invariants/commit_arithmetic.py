@@ -10,6 +10,11 @@ from divtrace.walk.rounds import GOING_ON, RoundView
 _RULE = "commit-arithmetic"
 
 
+def added_by_commit(algorithm: str | None) -> int:
+    """What a commit adds to the accepted drafts: the bonus token, and with UNO one more."""
+    return 2 if algorithm is not None and algorithm.upper() == "UNO" else 1
+
+
 def check(current: RoundView, previous: RoundView | None, context: Context) -> Iterator[Break]:  # noqa: ARG001
     """From round 1: `commit_len = correct_len + 1` (UNO: + 2) and `new_seq_len = seq_len + commit_len`.
 
@@ -18,7 +23,7 @@ def check(current: RoundView, previous: RoundView | None, context: Context) -> I
     if current.round < 1:
         return
     commit, correct = current.pick("commit_len"), current.pick("correct_len")
-    added = 2 if (context.algorithm or "").upper() == "UNO" else 1
+    added = added_by_commit(context.algorithm)
     if commit and correct and current.whole(commit.record, correct.record) and commit.value != correct.value + added:
         values = {"commit_len": commit.value, "correct_len": correct.value, "expected": correct.value + added}
         yield Break(_RULE, commit.record, values)

@@ -27,6 +27,11 @@ class Alike:
     others: list[dict[int, Event]] = field(default_factory=list)
     """Per rank but the first: its records in those lines that differ in more, and may."""
 
+    @property
+    def is_even(self) -> bool:
+        """True if no record differs in more than its slots."""
+        return not any(self.others)
+
 
 def alike_at_once(
     columns: Sequence[list[bytes]],
@@ -104,6 +109,16 @@ def slots_of(pairs: Sequence[tuple[bytes, bytes]]) -> list[list[int] | None]:
     except msgspec.DecodeError:
         return [None] * len(pairs)
     return [next(decoded) if fits else None for fits in good]
+
+
+def lays_alike(one: Event, other: Event) -> bool:
+    """True if two ranks' records do the same to what a request holds of their slots."""
+    return (
+        one.kv_positions == other.kv_positions
+        and one.new_seq_len == other.new_seq_len
+        and one.finished == other.finished
+        and one.decision == other.decision
+    )
 
 
 def has_compared(event: Event) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 
 from divtrace.align.view import Site
 from divtrace.sieve.cursor import Reading
+from divtrace.sieve.forks import Counted
 from divtrace.trace.model import Record
 
 if TYPE_CHECKING:
@@ -51,3 +52,7 @@ class ReplicaFacts(msgspec.Struct):
     """Decisions that no rank of the replica recorded."""
     agreed: bool = False
     agreed_step: int | None = None
+    parted: dict[str, Counted] = field(default_factory=dict)
+    """Suspects on which ranks have parted for good: only their records of `parted_steps` are needed."""
+    parted_steps: range = range(0)
+    """From the steps in front of the first suspicion up to those in which findings are only counted."""

@@ -20,6 +20,7 @@ from divtrace.events import Event
 from divtrace.sieve.alike import Alike, alike_at_once, slots_of
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lane import Lane
+from divtrace.sieve.parted import hand_over
 from divtrace.sieve.quick import Quick, agrees
 from divtrace.sieve.usual import decode_usual
 from divtrace.trace.records import BadRecordError, has_long_integer, tidy_extra
@@ -65,6 +66,7 @@ class Lockstep(Quick):
         for lane in self._lanes:
             lane.finish()
         self.facts.missing = tuple(self._missing)
+        hand_over(self.facts, self._forks)
         return self.facts
 
     def _tell(self) -> None:
@@ -185,6 +187,8 @@ class Lockstep(Quick):
                 own = event.kv_slots
                 slots = None if own is None else [own, *(other.get(done, own) for other in given)]
                 agree(event, ranks, slots)
+                if event.req in self._forks.followed:
+                    self._forks.take(event.req, (event, *[other.get(done, event) for other in found.others]))
             if missing:
                 missing[:] = [name for name in missing if getattr(event, name) is None]
             later = step != facts.agreed_step and (facts.agreed_step is None or (step or 0) > facts.agreed_step)
@@ -241,6 +245,7 @@ class Lockstep(Quick):
                 theirs = [(own[0], other[1]) for own, other in zip(mine, theirs[: alike.count], strict=False)]
             slots: dict[int, list[int]] = {}
             alike.slots.append(slots)
+            alike.others.append({})
             for index in compress(range(alike.count), map(ne, mine, theirs)):
                 slot = None
                 if events[index].kv_slots is not None and mine[index][0] == theirs[index][0]:

@@ -7,11 +7,11 @@ invariants together, at its commit. Lines of any other kind are left to the lock
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from operator import attrgetter
 
 from divtrace.events import VALUE_FIELDS, Event
-from divtrace.sieve.alike import Alike, has_compared
+from divtrace.sieve.alike import Alike, has_compared, lays_alike
 from divtrace.sieve.careful import Careful
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.operations import LastOperation, contradicts, fingerprint
@@ -94,7 +94,16 @@ class Quick(Careful):
             if live.contested:
                 self._requests.suspect(req, groups[req][0].step)
         self._requests.take_rounds(groups, lives)
+        if self._forks.followed:
+            self._count(events, alike)
         return True
+
+    def _count(self, events: Sequence[Event], alike: Alike) -> None:
+        """Have the findings counted of requests on which ranks have parted."""
+        followed, others = self._forks.followed, alike.others
+        for done, event in enumerate(events):
+            if event.req in followed and event.round is not None:
+                self._forks.take(event.req, (event, *[other.get(done, event) for other in others]))
 
     def _lay(self, events: Sequence[Event], alike: Alike, lives: Mapping[str, PlainRequest]) -> None:
         """Lay and cut slots, in order."""
@@ -108,24 +117,18 @@ class Quick(Careful):
             req = event.req
             if req is None:
                 continue
-            own = event.kv_slots
-            if own is not None:
-                rows.lay(event, lives[req], ranks, [own, *[other.get(done, own) for other in alike.slots]])
-            if event.stage != "commit" or not lives[req].windows:
+            live, own = lives[req], event.kv_slots
+            if alike.is_even:
+                if own is not None:
+                    rows.lay(event, live, ranks, [own, *[other.get(done, own) for other in alike.slots]])
+                if event.stage == "commit" and live.windows and event.new_seq_len is not None:
+                    rows.cut(live, ranks, event.new_seq_len)
                 continue
-            for lengths, some in self._lengths(event, done, alike, ranks):
-                rows.cut(lives[req], some, lengths)
-
-    def _lengths(
-        self, event: Event, done: int, alike: Alike, ranks: Sequence[int]
-    ) -> Iterator[tuple[int, Sequence[int]]]:
-        """Confirmed lengths behind a commit, with the ranks that recorded each."""
-        own = {rank: others[done] for rank, others in zip(ranks[1:], alike.others, strict=False) if done in others}
-        if event.new_seq_len is not None:
-            yield event.new_seq_len, [rank for rank in ranks if rank not in own] if own else ranks
-        for rank, other in own.items():
-            if other.new_seq_len is not None:
-                yield other.new_seq_len, (rank,)
+            for one, some, slots in _laid(event, done, alike, ranks):
+                if slots is not None:
+                    rows.lay(one, live, some, slots)
+                if one.stage == "commit" and live.windows and one.new_seq_len is not None:
+                    rows.cut(live, some, one.new_seq_len)
 
     def _excused(self, event: Event, line: bytes, number: int) -> Event | None:
         """The record of another active rank whose line is not this one's, if nothing that is compared differs.
@@ -140,7 +143,7 @@ class Quick(Careful):
             return None
         if (other.kv_slots is None) is not (event.kv_slots is None):
             return None
-        if _COMPARED(other) != _COMPARED(event) and not (self._is_suspect(event) and event.stage in _ROUNDS):
+        if not (event.stage in _ROUNDS and self._is_suspect(event)) and _COMPARED(other) != _COMPARED(event):
             return None
         if self._missing:
             self._record(other)
@@ -150,6 +153,10 @@ class Quick(Careful):
         ranks = [lane.rank for lane in self._active]
         requests = self._requests
         known, lay, commit = requests.plain, requests.rows.lay, requests.commit_usual
+        followed = self._forks.followed
+        some: Sequence[int] = ranks
+        apart: list[_Laid] = []
+        slots: Sequence[list[int] | None] | None
         step: int | None = None
         for done, event in enumerate(events):
             if event.step != step and event.stage != "host":
@@ -163,17 +170,27 @@ class Quick(Careful):
                 self._without_round(event, done, ranks)
                 continue
             live = known.get(req)
+            own = event.kv_slots
+            if not alike.is_even:
+                (_, some, slots), *apart = _laid(event, done, alike, ranks)
+            elif own is not None:
+                slots = [own, *[other.get(done, own) for other in alike.slots]]
+            else:
+                slots = None
             if live is None or live.open_round != number or live.attempt != (event.attempt or 0):
                 live = requests.begin_usual(event)
-                if live is None:
-                    requests.agree(event, ranks, _slots(event, done, alike))
-                    continue
-            live.pending.append(event)
-            own = event.kv_slots
-            if own is not None:
-                lay(event, live, ranks, [own, *[other.get(done, own) for other in alike.slots]])
-            if event.stage == "commit":
-                commit(event, live, ranks)
+            if live is None:
+                requests.agree(event, some, slots)
+            else:
+                live.pending.append(event)
+                if slots is not None:
+                    lay(event, live, some, slots)
+                if event.stage == "commit":
+                    commit(event, live, some)
+            for other, which, _ in apart:
+                requests.hold(other, which)
+            if req in followed:
+                self._forks.take(req, (event, *[other.get(done, event) for other in alike.others]))
         if step is not None:
             self._leave_step(step, len(events))
 
@@ -262,6 +279,28 @@ def agrees(events: Sequence[Event], alike: Alike, done: int) -> bool:
     return all(_COMPARED(other) == _COMPARED(events[done]) for other in others)
 
 
-def _slots(event: Event, done: int, alike: Alike) -> list[list[int] | None] | None:
+_Laid = tuple[Event, Sequence[int], Sequence[list[int] | None] | None]
+"""A record, the ranks that it stands for, and their slots."""
+
+
+def _laid(event: Event, done: int, alike: Alike, ranks: Sequence[int]) -> list[_Laid]:
+    """A record, with the ranks on which it did the same to the slots of its request, and their slots.
+
+    Ranks that recorded it otherwise stand behind, each with its own record.
+    """
     own = event.kv_slots
-    return None if own is None else [own, *(other.get(done, own) for other in alike.slots)]
+    slots = None if own is None else [own, *[other.get(done, own) for other in alike.slots]]
+    own_records = [others.get(done) for others in alike.others]
+    apart = [
+        (index, other)
+        for index, other in enumerate(own_records, 1)
+        if other is not None and not lays_alike(other, event)
+    ]
+    if not apart:
+        return [(event, ranks, slots)]
+    gone = {index for index, _ in apart}
+    kept = [index for index in range(len(ranks)) if index not in gone]
+    return [
+        (event, [ranks[index] for index in kept], None if slots is None else [slots[index] for index in kept]),
+        *[(other, (ranks[index],), None if other.kv_slots is None else (other.kv_slots,)) for index, other in apart],
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from divtrace.events import Event
+from divtrace.invariants.commit_arithmetic import added_by_commit
 from divtrace.sieve.counting import RoundCount
 
 
@@ -181,7 +182,7 @@ def close_round(live: LiveRequest, number: int, events: list[Event], algorithm: 
         live.closed_number, live.closed_events, live.closed_unusual = -2, [], False
         live.new_seq_len = live.last_token = None
     chain = _Chain(number, events)
-    extra = 2 if algorithm is not None and algorithm.upper() == "UNO" else 1
+    extra = added_by_commit(algorithm)
     good = True
     if live.over_after is None or number != live.over_after + 1:
         plain = not chain.unusual and not live.closed_unusual

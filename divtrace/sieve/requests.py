@@ -189,15 +189,20 @@ class Requests(Followed):
             self._decision(event, live, (rank,))
             return
         self.count(live, event.round)
-        if event.phase == "local":
+        self.hold(event, (rank,))
+
+    def hold(self, event: Event, ranks: Sequence[int]) -> None:
+        """Take in what a record of a round does to the slots that its request holds on these ranks."""
+        live = self.plain.get(event.req or "") or self.any.get(event.req or "")
+        if live is None or event.phase == "local":
             return
         if event.kv_slots is not None:
-            self.rows.lay(event, live, (rank,), (event.kv_slots,))
+            self.rows.lay(event, live, ranks, [event.kv_slots] * len(ranks))
         if event.stage == "commit":
             if event.new_seq_len is not None:
-                self.rows.cut(live, (rank,), event.new_seq_len)
+                self.rows.cut(live, ranks, event.new_seq_len)
             if event.finished:
-                self.rows.free(live, (rank,))
+                self.rows.free(live, ranks)
 
     def break_off(self, step: int | None) -> None:
         """The ranks fell out of step: check what is open, and continue nothing across the steps that follow."""

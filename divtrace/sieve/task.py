@@ -28,6 +28,8 @@ class ReplicaTask(msgspec.Struct, frozen=True):
     """By rank, of those that have a trace."""
     present: frozenset[int]
     """All ranks of the world that have a trace."""
+    most: int = 0
+    """Findings that the report lists; 0 for all."""
 
     @property
     def name(self) -> str:
@@ -74,7 +76,8 @@ def sieve_replica(task: ReplicaTask, progress: Callable[[int], None] | None = No
         facts = sieve_columns(task, table, setting(metas, "algorithm"), progress)
     else:
         cursors = [Cursor(task.world, rank, task.files[rank].sources) for rank in ranks]
-        lockstep = Lockstep(cursors, task.replica, task.topology, table, setting(metas, "algorithm"), progress)
+        algorithm = setting(metas, "algorithm")
+        lockstep = Lockstep(cursors, task.replica, task.topology, table, algorithm, progress, task.most)
         facts = lockstep.run()
     if facts.stepless:
         raise NotSievableError("something without a step needs judging")

@@ -59,6 +59,8 @@ class ReplicaWalk(msgspec.Struct):
     """What is loaded as a whole; None: everything."""
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     """Rounds of every request, the prefill not counted."""
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """By rule: findings behind those that a report lists, which are not among the divergences."""
     agreed_step: int | None = None
     """The last step in which two ranks agreed."""
     token_keys: dict[int, str] = msgspec.field(default_factory=dict)
@@ -218,7 +220,7 @@ def _all_breaks(walk: ReplicaWalk, algorithm: str | None) -> dict[RecordId, list
             for check in CHECKS:
                 keep(rank, check(current, before.get(rank), context))
     for rank, view in walk.views.items():
-        requests = None if walk.scope is None else walk.scope.requests
+        requests = None if walk.scope is None else walk.scope.requests | walk.scope.parted
         keep(rank, SlotWalk(view, walk.overshoot, requests).breaks())
     return found
 

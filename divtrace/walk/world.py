@@ -75,6 +75,8 @@ class Sieved(msgspec.Struct, frozen=True):
     """By the ranks of the replica."""
     requests: Mapping[RankGroup, dict[str, int]]
     partial: Mapping[RankGroup, dict[str, int]]
+    counted: Mapping[RankGroup, Mapping[str, int]]
+    """By rule, findings that were counted only."""
     agreed_steps: Mapping[RankGroup, int | None]
     agreed: frozenset[RankGroup]
     last_numbers: LastNumbers
@@ -116,6 +118,7 @@ def walk_world(
             one.scope = sieved.scopes.get(ranks, Scope(frozenset(), frozenset()))
             one.requests, one.agreed = dict(sieved.requests.get(ranks, {})), ranks in sieved.agreed
             one.agreed_step = sieved.agreed_steps.get(ranks)
+            one.counted = sieved.counted.get(ranks, {})
         one.token_keys = {rank: token_key(metas[rank]) for rank in inside}
         walk_replica(one, groups, setting(lowest, "algorithm"))
         if sieved is not None:

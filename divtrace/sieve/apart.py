@@ -1,0 +1,105 @@
+"""The rule that names an event at which ranks differ, for rounds of the plain shape.
+
+The walk finds it with all that a finding tells (`divtrace.walk.compare`); this is what is left of that if only the rule
+is asked for: SPEC section 5 on what is compared, section 6 on which difference names the event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from operator import ne
+from typing import Any
+
+from divtrace.events import FIELD, Event, Kind
+from divtrace.topology import ReplicaGroup
+from divtrace.walk.compare import COMPARED, values_of
+
+Row = tuple[Event, ...]
+"""One event as every rank recorded it, lowest rank first."""
+
+_INDICES = range(len(COMPARED))
+_RULES = [FIELD[name].rule or "" for name in COMPARED]
+_PADDED = frozenset({"positions", "out_tokens", "accept_path"})
+_IN_ATTN_TP = frozenset(name for name in COMPARED if FIELD[name].kind is Kind.SHAPE) | {"kv_positions"}
+"""Compared inside the attn_tp group only."""
+_PLAIN = [name not in _PADDED | _IN_ATTN_TP | {"target_tokens", "batch"} for name in COMPARED]
+
+
+class Naming:
+    """Names events for one replica."""
+
+    def __init__(self, replica: ReplicaGroup, ranks: Sequence[int]) -> None:
+        """Keep where in a row the ranks of each attn_tp group stand."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for index, rank in enumerate(ranks):
+            groups.setdefault(replica.attn_tp_group(rank), []).append(index)
+        self._attn_tp = list(groups.values())
+
+    def rule(self, row: Row, rows: Sequence[Row]) -> str | None:
+        """The rule of the first field that differs in what is compared; None if there is none.
+
+        Args:
+            row: an event of a chain that is no batch-level event and carries no `extra`.
+            rows: all events of its round.
+        """
+        event = row[0]
+        if all(one is event for one in row):
+            return None
+        first, *others = map(values_of, row)
+        if len(others) == 1:
+            unlike = list(compress(_INDICES, map(ne, first, others[0])))
+        else:
+            unlike = sorted({index for other in others for index in compress(_INDICES, map(ne, first, other))})
+        for index in unlike:
+            values = [first[index], *[other[index] for other in others]]
+            if self._differ(values) if _PLAIN[index] else self._differs(COMPARED[index], values, row, rows):
+                return _RULES[index]
+        return None
+
+    @staticmethod
+    def _differ(values: Sequence[Any]) -> bool:
+        """True if two of the recorded values are unequal; one that is None was not recorded."""
+        known = [value for value in values if value is not None]
+        return len(known) > 1 and any(value != known[0] for value in known)
+
+    def _differs(self, name: str, values: Sequence[Any], row: Row, rows: Sequence[Row]) -> bool:
+        compared = list(values)
+        if name == "target_tokens":
+            accepted = [_last(rows, index, "correct_len") for index in range(len(row))]
+            known = [count for count in accepted if count is not None]
+            if known:
+                # Rows behind the largest accepted length decide nothing.
+                compared = [None if value is None else value[: max(max(known) + 1, 0)] for value in values]
+        elif name in _PADDED:
+            compared = [
+                None if value is None else _unpadded(name, value, row[index], rows, index)
+                for index, value in enumerate(values)
+            ]
+        if name in _IN_ATTN_TP:
+            return any(self._differ([compared[index] for index in group]) for group in self._attn_tp)
+        return self._differ(compared)
+
+
+def _last(rows: Sequence[Row], index: int, name: str) -> Any:
+    """The last value of a field that one rank recorded in a round."""
+    return next((value for row in reversed(rows) if (value := getattr(row[index], name)) is not None), None)
+
+
+def _unpadded(name: str, value: list[int], event: Event, rows: Sequence[Row], index: int) -> list[int]:
+    """The value without its padding."""
+    lengths: list[int | None]
+    if name == "positions":
+        lengths = [event.num_tokens, _own(event, rows, index, "verify_len")]
+    elif name == "out_tokens":
+        lengths = [_own(event, rows, index, "commit_len")]
+    else:
+        correct = _own(event, rows, index, "correct_len")
+        lengths = [None if correct is None else correct + 1]
+    length = min((one for one in lengths if one is not None), default=None)
+    return value if length is None else value[: max(length, 0)]
+
+
+def _own(event: Event, rows: Sequence[Row], index: int, name: str) -> int | None:
+    value: int | None = getattr(event, name)
+    return _last(rows, index, name) if value is None else value
