@@ -85,7 +85,8 @@ class Requests(Followed):
             if req is None or live is None or live.contested or live.attempt or live.over_after is not None:
                 return None
             first, last = events[0].round, events[-1].round
-            if first != live.open_round and (first != live.number + 1 or live.progress != COMMITTED):
+            over = live.progress == COMMITTED
+            if first != live.open_round and (over or first != live.number) and (not over or first != live.number + 1):
                 return None
             if first != last and not _go_on(events):
                 return None
@@ -102,7 +103,7 @@ class Requests(Followed):
                     for event in part:
                         self._follow(event, self.any[req])
                     continue
-                if number != live.open_round:
+                if number != live.open_round and number != live.number:
                     live.begin(number)
                     self.count(live, number)
                 if part[-1].stage != "commit":
