@@ -206,7 +206,9 @@ def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], Non
 def walk_input(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
     """Read and walk the traces, and what dumps and logs stand beside them or in their place.
 
-    Findings that no report of `options.max_findings` lists may be counted only. Raises as `walk_traces` does; NoTraceError only if there is no evidence either.
+    Findings that no report of `options.max_findings` lists may be counted only.
+
+    Raises as `walk_traces` does; NoTraceError only if there is no evidence either.
     """
     from divtrace.join.input import candidates, without
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, zip_longest
 from operator import itemgetter, ne
 
 import msgspec
 
 from divtrace.events import VALUE_FIELDS, Event
+from divtrace.sieve.usual import decode_usual
 
 _decode_all_slots = msgspec.json.Decoder(list[list[int]]).decode
 _SLOTS = b'"kv_slots":['
@@ -27,6 +28,15 @@ class Alike:
     others: list[dict[int, Event]] = field(default_factory=list)
     """Per rank but the first: its records in those lines that differ in more, and may."""
 
+    def row(self, event: Event, index: int) -> tuple[Event, ...]:
+        """A record as every rank made it, but for the slots; `event` is the first rank's."""
+        return (event, *[other.get(index, event) for other in self.others])
+
+    def rows(self, events: Sequence[Event]) -> Iterator[tuple[Event, ...]]:
+        """All records as every rank made them."""
+        others = [[other.get(index, event) for index, event in enumerate(events)] for other in self.others]
+        return zip(events, *others, strict=True)
+
     @property
     def is_even(self) -> bool:
         """True if no record differs in more than its slots."""
@@ -37,7 +47,7 @@ def alike_at_once(
     columns: Sequence[list[bytes]],
     matches: Sequence[re.Match[bytes]],
     events: Sequence[Event],
-    excused: Callable[[Event, bytes, int], Event | None],
+    excused: Callable[[Event, Event, int], bool],
 ) -> Alike | None:
     """How many lines all ranks share, for lines that all begin as the first one does.
 
@@ -45,8 +55,8 @@ def alike_at_once(
         columns: lines of every rank, as many as there are events.
         matches: of every rank's first line: `seq`, and all that ranks have to share.
         events: the records of the first rank's lines.
-        excused: gives the record of another rank's line that differs from this record and may, else None; asked with
-            the record, the line, and which of the ranks it is.
+        excused: whether another rank's record, that differs from the first one's, may; asked with the first one's
+            record, the other one, and which of the ranks that is.
 
     Returns:
         None if lines begin differently, or numbers do not rise by one.
@@ -75,18 +85,24 @@ def alike_at_once(
         differing = list(compress(range(alike.count), map(ne, mine, theirs)))
         slots: dict[int, list[int]] = {}
         others: dict[int, Event] = {}
+        apart: list[int] = []
         for index, one in zip(differing, slots_of([(mine[i], theirs[i]) for i in differing]), strict=True):
-            event = events[index]
-            if one is not None and event.kv_slots is not None:
+            if one is not None and events[index].kv_slots is not None:
                 slots[index] = one
+            else:
+                apart.append(index)
+        # Most often one difference ends the block: only if it may be there are others decoded at once.
+        for some in (apart[:1], apart[1:]):
+            for index, other in zip_longest(some, decode_usual([lines[index] for index in some])):
+                if other is None or not excused(events[index], other, number):
+                    alike.count = index
+                    break
+                others[index] = other
+                if other.kv_slots is not None:
+                    slots[index] = other.kv_slots
+            else:
                 continue
-            other = excused(event, lines[index], number)
-            if other is None:
-                alike.count = index
-                break
-            others[index] = other
-            if other.kv_slots is not None:
-                slots[index] = other.kv_slots
+            break
         alike.slots.append(slots)
         alike.others.append(others)
     return alike

@@ -6,7 +6,7 @@ is asked for: SPEC section 5 on what is compared, section 6 on which difference 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from operator import ne
 from typing import Any
@@ -47,48 +47,54 @@ class Naming:
         if all(one is event for one in row):
             return None
         first, *others = map(values_of, row)
-        if len(others) == 1:
-            unlike = list(compress(_INDICES, map(ne, first, others[0])))
-        else:
+        unlike: Iterable[int] = compress(_INDICES, map(ne, first, others[0]))
+        if len(others) > 1:
             unlike = sorted({index for other in others for index in compress(_INDICES, map(ne, first, other))})
         for index in unlike:
-            values = [first[index], *[other[index] for other in others]]
-            if self._differ(values) if _PLAIN[index] else self._differs(COMPARED[index], values, row, rows):
+            values = [value for one in (first, *others) if (value := one[index]) is not None]
+            if len(values) < 2:
+                continue  # what was not recorded is not unequal
+            if _PLAIN[index]:
+                if len(values) == 2 or any(value != values[0] for value in values):
+                    return _RULES[index]
+            elif self._differs(COMPARED[index], [first[index], *[other[index] for other in others]], row, rows):
                 return _RULES[index]
         return None
 
-    @staticmethod
-    def _differ(values: Sequence[Any]) -> bool:
-        """True if two of the recorded values are unequal; one that is None was not recorded."""
-        known = [value for value in values if value is not None]
-        return len(known) > 1 and any(value != known[0] for value in known)
-
     def _differs(self, name: str, values: Sequence[Any], row: Row, rows: Sequence[Row]) -> bool:
-        compared = list(values)
+        """Whether a field differs in what is compared of it; `values` are None where it was not recorded."""
+        compared = values
         if name == "target_tokens":
-            accepted = [_last(rows, index, "correct_len") for index in range(len(row))]
-            known = [count for count in accepted if count is not None]
+            known = [count for index in range(len(row)) if (count := _last(rows, index, "correct_len")) is not None]
             if known:
                 # Rows behind the largest accepted length decide nothing.
-                compared = [None if value is None else value[: max(max(known) + 1, 0)] for value in values]
+                compared = [None if value is None else value[: max(*known, -1) + 1] for value in values]
         elif name in _PADDED:
             compared = [
                 None if value is None else _unpadded(name, value, row[index], rows, index)
                 for index, value in enumerate(values)
             ]
-        if name in _IN_ATTN_TP:
-            return any(self._differ([compared[index] for index in group]) for group in self._attn_tp)
-        return self._differ(compared)
+        if name not in _IN_ATTN_TP:
+            return _differ(compared)
+        return any(_differ([compared[index] for index in group]) for group in self._attn_tp)
+
+
+def _differ(values: Sequence[Any]) -> bool:
+    known = [value for value in values if value is not None]
+    return len(known) > 1 and any(value != known[0] for value in known)
 
 
 def _last(rows: Sequence[Row], index: int, name: str) -> Any:
     """The last value of a field that one rank recorded in a round."""
-    return next((value for row in reversed(rows) if (value := getattr(row[index], name)) is not None), None)
+    for row in reversed(rows):
+        value = getattr(row[index], name)
+        if value is not None:
+            return value
+    return None
 
 
 def _unpadded(name: str, value: list[int], event: Event, rows: Sequence[Row], index: int) -> list[int]:
     """The value without its padding."""
-    lengths: list[int | None]
     if name == "positions":
         lengths = [event.num_tokens, _own(event, rows, index, "verify_len")]
     elif name == "out_tokens":
@@ -96,8 +102,10 @@ def _unpadded(name: str, value: list[int], event: Event, rows: Sequence[Row], in
     else:
         correct = _own(event, rows, index, "correct_len")
         lengths = [None if correct is None else correct + 1]
-    length = min((one for one in lengths if one is not None), default=None)
-    return value if length is None else value[: max(length, 0)]
+    for length in lengths:
+        if length is not None:
+            value = value[: max(length, 0)]
+    return value
 
 
 def _own(event: Event, rows: Sequence[Row], index: int, name: str) -> int | None:

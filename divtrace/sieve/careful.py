@@ -187,8 +187,8 @@ class Careful:
             for lane, one in heads:
                 if not lays_alike(one, event):
                     self._requests.alone(one, lane.rank)
-            if event.req in self._forks.followed:
-                self._forks.take(event.req, tuple(one for _, one in heads))
+            if self._forks.followed:
+                self._forks.take([tuple(one for _, one in heads)])
 
     def _is_suspect(self, event: Event) -> bool:
         """True if the walk judges this record anyway, whatever the ranks recorded."""

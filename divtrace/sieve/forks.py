@@ -10,8 +10,9 @@ all of its records; the walk also tells whether the findings that it did judge w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from divtrace.events import Event
 from divtrace.sieve.alike import has_compared
@@ -19,10 +20,8 @@ from divtrace.sieve.apart import Naming, Row
 from divtrace.sieve.plain import PlainRequest
 from divtrace.topology import ReplicaGroup
 
-_AHEAD = 2
-"""Steps between the last one of which a record was seen when there are findings enough, and the first that is only
-counted: records of a step may stand among those of the steps beside it."""
 _WAITING = -2
+_MARKS = attrgetter("step", "attempt", "phase", "src", "comm_ranks", "extra", "n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class _Fork:
     number: int = _WAITING
     first_round: int = -1
     rounds: tuple[PlainRequest, ...] = ()
-    """What each rank's next round has to fit."""
+    """What the next round of each rank but the first has to fit; the first one's is followed as that of any request."""
     pending: list[Row] = field(default_factory=list)
     before: Counter[str] = field(default_factory=Counter)
     behind: Counter[str] = field(default_factory=Counter)
@@ -74,6 +73,7 @@ class Forks:
         self._found = 0
         self._given_back: set[str] = set()
         self._highest = 0
+        """The last step of which a record was taken in: what came before the cut has to be judged, not counted."""
 
     def suspected(self, req: str) -> None:
         """Begin to follow a request; one that is followed goes back to the walk, for this says that more is amiss."""
@@ -92,32 +92,45 @@ class Forks:
         self._naming = None
         self.followed.clear()
 
-    def take(self, req: str, row: Row) -> None:
-        """Take in a record of a request that is followed, as every rank recorded it, in order."""
-        fork = self.followed[req]
-        event = row[0]
-        if event.round == fork.number and fork.rounds:
-            fork.pending.append(row)
-        elif not self._begins(fork, row, event.round):
-            return
-        if event.step is not None and event.step > self._highest:
-            self._highest = event.step
-        if event.stage == "commit" and not self._judge(fork):
-            self.give_back(req)
+    def take(self, rows: Iterable[Row]) -> None:
+        """Take in records of rounds, each as every rank recorded it, of each request in order; some may be followed."""
+        followed = self.followed
+        for row in rows:
+            event = row[0]
+            fork = followed.get(event.req or "")
+            if fork is None:
+                continue
+            if event.round is None:
+                if not self._is_idle(row):
+                    self.give_back(fork.req)
+            elif event.round == fork.number and fork.rounds:
+                fork.pending.append(row)
+            elif not self._begins(fork, row, event.round):
+                continue
+            if event.step is not None and event.step > self._highest:
+                self._highest = event.step
+            if event.stage == "commit" and not self._judge(fork):
+                self.give_back(fork.req)
 
-    def _begins(self, fork: _Fork, row: Row, number: int | None) -> bool:
+    def _is_idle(self, row: Row) -> bool:
+        """Whether a record outside of rounds changes nothing for its request, and is no finding."""
+        if len(row) != self._count or self._naming is None or self._naming.rule(row, [row]) is not None:
+            return False
+        return all(_is_plain(event, event.step) and event.decision not in ("retract", "extend") for event in row)
+
+    def _begins(self, fork: _Fork, row: Row, number: int) -> bool:
         """Begin a round; False if its records are not followed."""
-        if number is not None and fork.number in (_WAITING, number):
+        if fork.number in (_WAITING, number):
             fork.number = number  # what was recorded of this round before is not at hand
             return False
-        if number is None or number != fork.number + 1 or fork.pending or fork.over:
+        if number != fork.number + 1 or fork.pending or fork.over:
             self.give_back(fork.req)
             return False
         if not fork.rounds:
             if self.cut is not None:
                 self.give_back(fork.req)
                 return False
-            fork.rounds = tuple(PlainRequest(fork.req, 0, self._extra) for _ in row)
+            fork.rounds = tuple(PlainRequest(fork.req, 0, self._extra) for _ in row[1:])
             fork.first_round = number
         fork.number = number
         fork.pending.append(row)
@@ -129,9 +142,15 @@ class Forks:
         step = rows[0][0].step
         if step is None or self._naming is None or any(len(row) != self._count for row in rows):
             return False
-        for index, live in enumerate(fork.rounds):
+        plain = (step, None, None, None, None, None, None)
+        if any(_MARKS(row[0]) != plain and not _is_plain(row[0], step) for row in rows):
+            return False
+        for index, live in enumerate(fork.rounds, 1):
             events = [row[index] for row in rows]
-            if not live.begin(fork.number) or live.take(events) >= 0 or not all(_is_plain(one, step) for one in events):
+            if not live.begin(fork.number) or live.take(events) >= 0:
+                return False
+            apart = [event for event, row in zip(events, rows, strict=True) if event is not row[0]]
+            if any(_MARKS(event) != plain and not _is_plain(event, step) for event in apart):
                 return False
         fork.over = any(one.finished for one in rows[-1])
         counts = fork.before if self.cut is None or step < self.cut else fork.behind
@@ -143,7 +162,7 @@ class Forks:
             elif (fork.agreed_step is None or fork.agreed_step < step) and has_compared(row[0]):
                 fork.agreed_step = step
         if self.cut is None and self._found >= self._most:
-            self.cut = self._highest + _AHEAD
+            self.cut = self._highest + 1
         return True
 
     def counted(self) -> dict[str, Counted]:
@@ -159,8 +178,9 @@ class Forks:
         }
 
 
-def _is_plain(event: Event, step: int) -> bool:
+def _is_plain(event: Event, step: int | None) -> bool:
     """Whether a record of a round holds nothing that is judged otherwise."""
-    if event.step != step or event.extra is not None or event.attempt or event.phase not in (None, "used") or event.n:
+    at, attempt, phase, src, comm_ranks, extra, n = _MARKS(event)
+    if at != step or attempt or phase not in (None, "used") or n:
         return False
-    return event.src is None and event.comm_ranks is None
+    return src is None and comm_ranks is None and extra is None

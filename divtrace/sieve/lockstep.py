@@ -187,8 +187,8 @@ class Lockstep(Quick):
                 own = event.kv_slots
                 slots = None if own is None else [own, *(other.get(done, own) for other in given)]
                 agree(event, ranks, slots)
-                if event.req in self._forks.followed:
-                    self._forks.take(event.req, (event, *[other.get(done, event) for other in found.others]))
+                if self._forks.followed:
+                    self._forks.take([found.row(event, done)])
             if missing:
                 missing[:] = [name for name in missing if getattr(event, name) is None]
             later = step != facts.agreed_step and (facts.agreed_step is None or (step or 0) > facts.agreed_step)

@@ -16,7 +16,6 @@ from divtrace.sieve.careful import Careful
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.operations import LastOperation, contradicts, fingerprint
 from divtrace.sieve.plain import PlainRequest
-from divtrace.sieve.usual import decode_usual
 
 _ROUNDS = frozenset({"draft", "verify", "accept", "commit"})
 """Stages of a round that is checked as a whole."""
@@ -95,15 +94,8 @@ class Quick(Careful):
                 self._requests.suspect(req, groups[req][0].step)
         self._requests.take_rounds(groups, lives)
         if self._forks.followed:
-            self._count(events, alike)
+            self._forks.take(alike.rows(events))
         return True
-
-    def _count(self, events: Sequence[Event], alike: Alike) -> None:
-        """Have the findings counted of requests on which ranks have parted."""
-        followed, others = self._forks.followed, alike.others
-        for done, event in enumerate(events):
-            if event.req in followed and event.round is not None:
-                self._forks.take(event.req, (event, *[other.get(done, event) for other in others]))
 
     def _lay(self, events: Sequence[Event], alike: Alike, lives: Mapping[str, PlainRequest]) -> None:
         """Lay and cut slots, in order."""
@@ -130,24 +122,22 @@ class Quick(Careful):
                 if one.stage == "commit" and live.windows and one.new_seq_len is not None:
                     rows.cut(live, some, one.new_seq_len)
 
-    def _excused(self, event: Event, line: bytes, number: int) -> Event | None:
-        """The record of another active rank whose line is not this one's, if nothing that is compared differs.
+    def _excused(self, event: Event, other: Event, number: int) -> bool:
+        """Whether another active rank's record, that is not this one's, differs in nothing that is compared.
 
-        Or if it does, but the walk judges both anyway.
+        Or if it does, whether the walk judges both anyway.
         """
-        found = decode_usual([line])
-        if not found or _KEY(found[0]) != _KEY(event) or event.stage == "host":
-            return None
-        other = found[0]
+        if _KEY(other) != _KEY(event) or event.stage == "host":
+            return False
         if not self._active[number].cursor.is_own(other.rank, other.world):
-            return None
+            return False
         if (other.kv_slots is None) is not (event.kv_slots is None):
-            return None
+            return False
         if not (event.stage in _ROUNDS and self._is_suspect(event)) and _COMPARED(other) != _COMPARED(event):
-            return None
+            return False
         if self._missing:
             self._record(other)
-        return other
+        return True
 
     def _take_in_order(self, events: Sequence[Event], alike: Alike) -> None:
         ranks = [lane.rank for lane in self._active]
@@ -189,8 +179,8 @@ class Quick(Careful):
                     commit(event, live, some)
             for other, which, _ in apart:
                 requests.hold(other, which)
-            if req in followed:
-                self._forks.take(req, (event, *[other.get(done, event) for other in alike.others]))
+            if followed:
+                self._forks.take([alike.row(event, done)])
         if step is not None:
             self._leave_step(step, len(events))
 
