@@ -18,6 +18,10 @@ _SLOTS = b'"kv_slots":['
 _TIME = b',"ts":'
 
 
+Laid = tuple[Event, Sequence[int], Sequence[list[int] | None] | None]
+"""A record, the ranks that it stands for, and their slots."""
+
+
 @dataclass(slots=True)
 class Alike:
     """Lines that all ranks share, but for their slots."""
@@ -36,6 +40,30 @@ class Alike:
         """All records as every rank made them."""
         others = [[other.get(index, event) for index, event in enumerate(events)] for other in self.others]
         return zip(events, *others, strict=True)
+
+    def laid(self, event: Event, index: int, ranks: Sequence[int]) -> list[Laid]:
+        """A record, with the ranks on which it does the same to the slots of its request, and their slots.
+
+        Ranks that recorded it otherwise stand behind, each with its own record.
+        """
+        own = event.kv_slots
+        slots = None if own is None else [own, *[other.get(index, own) for other in self.slots]]
+        apart = [
+            (place, other)
+            for place, others in enumerate(self.others, 1)
+            if (other := others.get(index)) is not None and not lays_alike(other, event)
+        ]
+        if not apart:
+            return [(event, ranks, slots)]
+        gone = {place for place, _ in apart}
+        kept = [place for place in range(len(ranks)) if place not in gone]
+        return [
+            (event, [ranks[place] for place in kept], None if slots is None else [slots[place] for place in kept]),
+            *[
+                (other, (ranks[place],), None if other.kv_slots is None else (other.kv_slots,))
+                for place, other in apart
+            ],
+        ]
 
     @property
     def is_even(self) -> bool:

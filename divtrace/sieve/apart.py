@@ -52,12 +52,10 @@ class Naming:
             unlike = sorted({index for other in others for index in compress(_INDICES, map(ne, first, other))})
         for index in unlike:
             values = [value for one in (first, *others) if (value := one[index]) is not None]
-            if len(values) < 2:
+            if len(values) < 2 or (len(row) > 2 and all(value == values[0] for value in values)):
                 continue  # what was not recorded is not unequal
-            if _PLAIN[index]:
-                if len(values) == 2 or any(value != values[0] for value in values):
-                    return _RULES[index]
-            elif self._differs(COMPARED[index], [first[index], *[other[index] for other in others]], row, rows):
+            everyone = [first[index], *[other[index] for other in others]]
+            if _PLAIN[index] or self._differs(COMPARED[index], everyone, row, rows):
                 return _RULES[index]
         return None
 

@@ -146,7 +146,7 @@ class Lockstep(Quick):
         ranks = [lane.rank for lane in lanes]
         events = _decoded(reference.lines[reference.index : reference.index + count])
         found = self._alike(events)
-        alike, given = found.count, found.slots
+        alike = found.count
         seq = reference.next_seq or 0
         agree, covered, missing = self._requests.agree, self._covered, self._missing
         facts = self.facts
@@ -184,9 +184,10 @@ class Lockstep(Quick):
             if event.comm_ranks is not None or event.src is not None:
                 self._check_sync(event)
             if event.req is not None:
-                own = event.kv_slots
-                slots = None if own is None else [own, *(other.get(done, own) for other in given)]
-                agree(event, ranks, slots)
+                (_, some, slots), *apart = found.laid(event, done, ranks)
+                agree(event, some, slots)
+                for other, which, _ in apart:
+                    self._requests.hold(other, which)
                 if self._forks.followed:
                     self._forks.take([found.row(event, done)])
             if missing:

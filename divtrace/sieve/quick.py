@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from operator import attrgetter
 
 from divtrace.events import VALUE_FIELDS, Event
-from divtrace.sieve.alike import Alike, has_compared, lays_alike
+from divtrace.sieve.alike import Alike, Laid, has_compared
 from divtrace.sieve.careful import Careful
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.operations import LastOperation, contradicts, fingerprint
@@ -116,7 +116,7 @@ class Quick(Careful):
                 if event.stage == "commit" and live.windows and event.new_seq_len is not None:
                     rows.cut(live, ranks, event.new_seq_len)
                 continue
-            for one, some, slots in _laid(event, done, alike, ranks):
+            for one, some, slots in alike.laid(event, done, ranks):
                 if slots is not None:
                     rows.lay(one, live, some, slots)
                 if one.stage == "commit" and live.windows and one.new_seq_len is not None:
@@ -145,7 +145,7 @@ class Quick(Careful):
         known, lay, commit = requests.plain, requests.rows.lay, requests.commit_usual
         followed = self._forks.followed
         some: Sequence[int] = ranks
-        apart: list[_Laid] = []
+        apart: list[Laid] = []
         slots: Sequence[list[int] | None] | None
         step: int | None = None
         for done, event in enumerate(events):
@@ -162,7 +162,7 @@ class Quick(Careful):
             live = known.get(req)
             own = event.kv_slots
             if not alike.is_even:
-                (_, some, slots), *apart = _laid(event, done, alike, ranks)
+                (_, some, slots), *apart = alike.laid(event, done, ranks)
             elif own is not None:
                 slots = [own, *[other.get(done, own) for other in alike.slots]]
             else:
@@ -267,30 +267,3 @@ def agrees(events: Sequence[Event], alike: Alike, done: int) -> bool:
     """False if another rank's record differs in what is compared, and is judged by the walk."""
     others = [others[done] for others in alike.others if done in others]
     return all(_COMPARED(other) == _COMPARED(events[done]) for other in others)
-
-
-_Laid = tuple[Event, Sequence[int], Sequence[list[int] | None] | None]
-"""A record, the ranks that it stands for, and their slots."""
-
-
-def _laid(event: Event, done: int, alike: Alike, ranks: Sequence[int]) -> list[_Laid]:
-    """A record, with the ranks on which it did the same to the slots of its request, and their slots.
-
-    Ranks that recorded it otherwise stand behind, each with its own record.
-    """
-    own = event.kv_slots
-    slots = None if own is None else [own, *[other.get(done, own) for other in alike.slots]]
-    own_records = [others.get(done) for others in alike.others]
-    apart = [
-        (index, other)
-        for index, other in enumerate(own_records, 1)
-        if other is not None and not lays_alike(other, event)
-    ]
-    if not apart:
-        return [(event, ranks, slots)]
-    gone = {index for index, _ in apart}
-    kept = [index for index in range(len(ranks)) if index not in gone]
-    return [
-        (event, [ranks[index] for index in kept], None if slots is None else [slots[index] for index in kept]),
-        *[(other, (ranks[index],), None if other.kv_slots is None else (other.kv_slots,)) for index, other in apart],
-    ]
