@@ -75,11 +75,16 @@ class Forks:
         self._highest = 0
         """The last step of which a record was taken in: what came before the cut has to be judged, not counted."""
 
+    @property
+    def is_open(self) -> bool:
+        """True as long as more requests may be followed."""
+        return self._naming is not None and self.cut is None
+
     def suspected(self, req: str) -> None:
         """Begin to follow a request; one that is followed goes back to the walk, for this says that more is amiss."""
         if req in self.followed:
             self.give_back(req)
-        elif self._naming is not None and self.cut is None and req not in self._given_back:
+        elif self.is_open and req not in self._given_back:
             self.followed[req] = _Fork(req)
 
     def give_back(self, req: str) -> None:

@@ -37,6 +37,11 @@ class Wanted:
     parted_steps: range = range(0)
 
     @property
+    def steps_to_read(self) -> frozenset[int]:
+        """Steps of which something is wanted."""
+        return self.steps.union(self.parted_steps) if self.parted else self.steps
+
+    @property
     def needles(self) -> list[bytes] | None:
         """Texts one of which stands in every line that may be wanted for its request; None if every line may be."""
         if len(self.requests) > _MOST_NEEDLES:
@@ -132,8 +137,7 @@ def _position_ranges(facts: RankFacts, wanted: Wanted, positions: Set[int]) -> l
     found = [(pos, pos) for pos in positions]
     first, last = facts.first_of_step, facts.last_of_step
     # A step's records may stand among those of the steps beside it: drafts are written early, commits late.
-    steps = wanted.steps.union(wanted.parted_steps) if wanted.parted else wanted.steps
-    found += [(first[step], last.get(step, first[step])) for step in steps if step in first]
+    found += [(first[step], last.get(step, first[step])) for step in wanted.steps_to_read if step in first]
     merged: list[tuple[int, int]] = []
     for low, high in sorted(found):
         if merged and low <= merged[-1][1] + 1:

@@ -11,7 +11,7 @@ from divtrace.align.groups import Group
 from divtrace.align.view import key_of
 from divtrace.events import FIELD, VALUE_FIELDS, Event, Kind, extra_kind
 from divtrace.sieve.columnar.alike import different_rows, union
-from divtrace.sieve.columnar.stretch import Part, Stretch
+from divtrace.sieve.columnar.stretch import Part, Stretch, holding
 from divtrace.topology import Topology
 from divtrace.trace.model import Record
 from divtrace.walk.compare import COMPARED, Comparison
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _KEYS = ("step", "req", "attempt", "round", "site", "phase", "n")
 _BY_ATTN_TP = frozenset([*(name for name in COMPARED if FIELD[name].kind is Kind.SHAPE), "kv_positions"])
+_TOLD = ("stage", *_KEYS, "src", "comm_ranks", "extra", *COMPARED)
+"""What is asked of records of requests on which ranks have parted."""
 _COMPARED_KINDS = (Kind.CONTROL, Kind.LAYOUT, Kind.SHAPE)
 
 
@@ -125,6 +127,14 @@ class Differences:
                 first[name] = step
         yield from sorted(first.items(), key=lambda one: one[0])
 
+    def apart(self, rows: pa.Array) -> tuple[list[bool], pa.Array]:
+        """Of each of some rows, whether ranks recorded it differently; and the rows that they did."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        apart = pc.is_in(rows.cast(pa.int64()), union([self._unequal, self._uneven]))
+        return apart.to_pylist(), rows.filter(apart)
+
     def steps(self) -> list[int | None]:
         """The steps of batch-level rows that differ; None where one has no step."""
         rows = self._unequal
@@ -196,6 +206,21 @@ class Differences:
                     req = stretch.column("req")
                     wrong[None if req is None else req.take(row)[0].as_py(), self._step(row)[0]] = None
         return list(wrong)
+
+
+def rows_of(stretch: Stretch, differences: Differences, requests: Sequence[str]) -> Iterator[tuple[Event, ...]]:
+    """The records of requests in rounds, in order, each as every rank made it; one and the same where all are alike."""
+    import pyarrow.compute as pc
+
+    req, number = stretch.column("req"), stretch.column("round")
+    if req is None or number is None:
+        return
+    mine = pc.and_(stretch.is_model, holding(req, requests, stretch.count))
+    rows = stretch.sorted_rows(pc.indices_nonzero(pc.and_(mine, number.is_valid())))
+    apart, unlike = differences.apart(rows)
+    others = [iter(part.events(unlike, _TOLD)) for part in stretch.parts[1:]]
+    for event, is_apart in zip(stretch.reference.events(rows, _TOLD), apart, strict=True):
+        yield (event, *[next(other) for other in others]) if is_apart else (event,) * len(stretch.parts)
 
 
 def _extra_differs(one: Event, two: Event) -> bool:
