@@ -19,7 +19,8 @@ Row = tuple[Event, ...]
 """One event as every rank recorded it, lowest rank first."""
 
 _INDICES = range(len(COMPARED))
-_RULES = [FIELD[name].rule or "" for name in COMPARED]
+RULES = [FIELD[name].rule or "" for name in COMPARED]
+"""The rule of each compared field."""
 _PADDED = frozenset({"positions", "out_tokens", "accept_path"})
 _IN_ATTN_TP = frozenset(name for name in COMPARED if FIELD[name].kind is Kind.SHAPE) | {"kv_positions"}
 """Compared inside the attn_tp group only."""
@@ -56,7 +57,7 @@ class Naming:
                 continue  # what was not recorded is not unequal
             everyone = [first[index], *[other[index] for other in others]]
             if _PLAIN[index] or self._differs(COMPARED[index], everyone, row, rows):
-                return _RULES[index]
+                return RULES[index]
         return None
 
     def _differs(self, name: str, values: Sequence[Any], row: Row, rows: Sequence[Row]) -> bool:

@@ -10,14 +10,14 @@ all of its records; the walk also tells whether the findings that it did judge w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 from divtrace.events import Event
 from divtrace.sieve.alike import has_compared
 from divtrace.sieve.apart import Naming, Row
-from divtrace.sieve.plain import PlainRequest
+from divtrace.sieve.plain import COMMITTED, PlainRequest
 from divtrace.topology import ReplicaGroup
 
 _WAITING = -2
@@ -39,7 +39,9 @@ class Counted:
 
 
 @dataclass(slots=True, eq=False)
-class _Fork:
+class Fork:
+    """One request on which ranks have parted, as far as it was read."""
+
     req: str
     number: int = _WAITING
     first_round: int = -1
@@ -50,6 +52,22 @@ class _Fork:
     behind: Counter[str] = field(default_factory=Counter)
     agreed_step: int | None = None
     over: bool = False
+
+    @property
+    def open_round(self) -> int | None:
+        """The last round of which records were taken in, or were not followed; None if there is none."""
+        return None if self.number == _WAITING else self.number
+
+    def agreed(self, step: int) -> None:
+        """Note an event on which ranks agree."""
+        if self.agreed_step is None or self.agreed_step < step:
+            self.agreed_step = step
+
+    def leave(self, number: int, ends: Sequence[tuple[int | None, int | None]]) -> None:
+        """Go on behind a round; `ends` are its confirmed length and last token on each rank but the first."""
+        self.number = number
+        for live, (length, token) in zip(self.rounds, ends, strict=True):
+            live.number, live.progress, live.new_seq_len, live.last_token = number, COMMITTED, length, token
 
 
 class Forks:
@@ -64,12 +82,12 @@ class Forks:
             most: findings that a report lists; 0 for all, which leaves nothing to be counted.
             extra: what a commit adds to the accepted drafts.
         """
-        self.followed: dict[str, _Fork] = {}
+        self.followed: dict[str, Fork] = {}
         """By request."""
         self.cut: int | None = None
         """The first step in which findings are only counted; None as long as there are not enough of them."""
         self._naming = None if replica is None or not most else Naming(replica, ranks)
-        self._count, self._most, self._extra = len(ranks), most, extra
+        self._count, self._most, self.extra = len(ranks), most, extra
         self._found = 0
         self._given_back: set[str] = set()
         self._highest = 0
@@ -85,7 +103,7 @@ class Forks:
         if req in self.followed:
             self.give_back(req)
         elif self.is_open and req not in self._given_back:
-            self.followed[req] = _Fork(req)
+            self.followed[req] = Fork(req)
 
     def give_back(self, req: str) -> None:
         """Leave a request to the walk, with all of its records."""
@@ -123,25 +141,49 @@ class Forks:
             return False
         return all(_is_plain(event, event.step) and event.decision not in ("retract", "extend") for event in row)
 
-    def _begins(self, fork: _Fork, row: Row, number: int) -> bool:
-        """Begin a round; False if its records are not followed."""
+    def _begins(self, fork: Fork, row: Row, number: int) -> bool:
+        """Begin a round with a record; False if its records are not followed."""
         if fork.number in (_WAITING, number):
             fork.number = number  # what was recorded of this round before is not at hand
             return False
-        if number != fork.number + 1 or fork.pending or fork.over:
-            self.give_back(fork.req)
+        if not self.enters(fork, number):
             return False
-        if not fork.rounds:
-            if self.cut is not None:
-                self.give_back(fork.req)
-                return False
-            fork.rounds = tuple(PlainRequest(fork.req, 0, self._extra) for _ in row[1:])
-            fork.first_round = number
         fork.number = number
         fork.pending.append(row)
         return True
 
-    def _judge(self, fork: _Fork) -> bool:
+    def enters(self, fork: Fork, number: int) -> bool:
+        """Whether a request goes on with this round; else it goes back to the walk."""
+        fits = number == fork.number + 1 and not fork.pending and not fork.over
+        if not fits or (not fork.rounds and self.cut is not None):
+            self.give_back(fork.req)
+            return False
+        if not fork.rounds:
+            fork.rounds = tuple(PlainRequest(fork.req, 0, self.extra) for _ in range(1, self._count))
+            fork.first_round = number
+        return True
+
+    def seen(self, by_step: Mapping[int, int], highest: int) -> None:
+        """Take in how many findings whole rounds have, by step; `highest` is the last step of these rounds."""
+        if self.cut is None:
+            for step in sorted(by_step):
+                if self._found >= self._most:
+                    self.cut = max(step, self._highest + 1)
+                    break
+                self._found += by_step[step]
+        self._highest = max(self._highest, highest)
+        if self.cut is None and self._found >= self._most:
+            self.cut = self._highest + 1
+
+    def is_behind(self, step: int) -> bool:
+        """True if findings of this step are only counted."""
+        return self.cut is not None and step >= self.cut
+
+    def rules(self, rows: Sequence[Row]) -> list[str | None]:
+        """The rules that name the events of a round; None where ranks agree."""
+        return [None if self._naming is None else self._naming.rule(row, rows) for row in rows]
+
+    def _judge(self, fork: Fork) -> bool:
         """Count the findings of a round; False if it is not plain, or an invariant does not hold."""
         rows, fork.pending = fork.pending, []
         step = rows[0][0].step
@@ -158,9 +200,8 @@ class Forks:
             if any(_MARKS(event) != plain and not _is_plain(event, step) for event in apart):
                 return False
         fork.over = any(one.finished for one in rows[-1])
-        counts = fork.before if self.cut is None or step < self.cut else fork.behind
-        for row in rows:
-            rule = self._naming.rule(row, rows)
+        counts = fork.behind if self.is_behind(step) else fork.before
+        for row, rule in zip(rows, self.rules(rows), strict=True):
             if rule is not None:
                 counts[rule] += 1
                 self._found += 1

@@ -11,7 +11,7 @@ from divtrace.align.groups import Group
 from divtrace.align.view import key_of
 from divtrace.events import FIELD, VALUE_FIELDS, Event, Kind, extra_kind
 from divtrace.sieve.columnar.alike import different_rows, union
-from divtrace.sieve.columnar.stretch import Part, Stretch, holding
+from divtrace.sieve.columnar.stretch import Part, Stretch
 from divtrace.topology import Topology
 from divtrace.trace.model import Record
 from divtrace.walk.compare import COMPARED, Comparison
@@ -78,6 +78,7 @@ class Differences:
             firsts.setdefault(groups.get(part.lane.rank, (part.lane.rank,)), part)
         unequal: list[pa.Array | None] = []
         uneven: list[pa.Array | None] = []
+        self._by_name: dict[str, list[tuple[pa.Array | None, pa.Array | None]]] = {}
         for part in stretch.parts[1:]:
             for name in COMPARED:
                 base = stretch.reference
@@ -88,6 +89,7 @@ class Differences:
                 values, lone = different_rows(base.column(name), part.column(name))
                 unequal.append(values)
                 uneven.append(lone)
+                self._by_name.setdefault(name, []).append((values, lone))
             unequal.append(self._extra(part))
         model = stretch.is_model
         self._unequal = union(unequal)
@@ -127,13 +129,27 @@ class Differences:
                 first[name] = step
         yield from sorted(first.items(), key=lambda one: one[0])
 
-    def apart(self, rows: pa.Array) -> tuple[list[bool], pa.Array]:
-        """Of each of some rows, whether ranks recorded it differently; and the rows that they did."""
+    def unequal_in(self, name: str) -> pa.Array:
+        """Rows in which some rank's value of a field is not the first rank's, rising."""
+        return union([values for values, _ in self._by_name.get(name, ())])
+
+    def uneven_in(self, name: str) -> pa.Array:
+        """Rows in which some ranks recorded a field and some did not, rising."""
+        return union([lone for _, lone in self._by_name.get(name, ())])
+
+    def rows_of(self, mask: pa.Array) -> Iterator[tuple[Event, ...]]:
+        """Records of requests, in order, each as every rank made it; one and the same where all are alike."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        stretch = self._stretch
+        rows = stretch.sorted_rows(pc.indices_nonzero(mask))
+        if not len(rows):
+            return
         apart = pc.is_in(rows.cast(pa.int64()), union([self._unequal, self._uneven]))
-        return apart.to_pylist(), rows.filter(apart)
+        others = [iter(part.events(rows.filter(apart), _TOLD)) for part in stretch.parts[1:]]
+        for event, is_apart in zip(stretch.reference.events(rows, _TOLD), apart.to_pylist(), strict=True):
+            yield (event, *[next(other) for other in others]) if is_apart else (event,) * len(stretch.parts)
 
     def steps(self) -> list[int | None]:
         """The steps of batch-level rows that differ; None where one has no step."""
@@ -206,21 +222,6 @@ class Differences:
                     req = stretch.column("req")
                     wrong[None if req is None else req.take(row)[0].as_py(), self._step(row)[0]] = None
         return list(wrong)
-
-
-def rows_of(stretch: Stretch, differences: Differences, requests: Sequence[str]) -> Iterator[tuple[Event, ...]]:
-    """The records of requests in rounds, in order, each as every rank made it; one and the same where all are alike."""
-    import pyarrow.compute as pc
-
-    req, number = stretch.column("req"), stretch.column("round")
-    if req is None or number is None:
-        return
-    mine = pc.and_(stretch.is_model, holding(req, requests, stretch.count))
-    rows = stretch.sorted_rows(pc.indices_nonzero(pc.and_(mine, number.is_valid())))
-    apart, unlike = differences.apart(rows)
-    others = [iter(part.events(unlike, _TOLD)) for part in stretch.parts[1:]]
-    for event, is_apart in zip(stretch.reference.events(rows, _TOLD), apart, strict=True):
-        yield (event, *[next(other) for other in others]) if is_apart else (event,) * len(stretch.parts)
 
 
 def _extra_differs(one: Event, two: Event) -> bool:

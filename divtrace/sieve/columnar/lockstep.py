@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from divtrace.sieve.columnar.cursor import ParquetCursor
-from divtrace.sieve.columnar.differences import Differences, aligned_rows, rows_of, same_columns
+from divtrace.sieve.columnar.differences import Differences, aligned_rows, same_columns
+from divtrace.sieve.columnar.forks import count_forks
 from divtrace.sieve.columnar.judge import Judge
 from divtrace.sieve.columnar.rounds import Unplain
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
@@ -128,40 +129,10 @@ class ColumnLockstep(Lockstep):
             if not count:
                 return 0
             stretch = Stretch([Part(part.lane, part.chunk, part.start, count) for part in parts])
-        differences = Differences(stretch, self._comparison)
-        behind = self._rows_to_part(stretch, differences)
-        if behind is not None:
-            if stretch.order is not None:
-                for part in parts:
-                    part.chunk.sort()
-                return None
-            count = behind
-            stretch = Stretch([Part(part.lane, part.chunk, part.start, count) for part in parts])
-            differences = Differences(stretch, self._comparison)
-        self._take_in(stretch, differences)
+        self._take_in(stretch)
         return count
 
-    def _rows_to_part(self, stretch: Stretch, differences: Differences) -> int | None:
-        """Rows up to the step in which the first requests are seen to part, if others follow; None to take all rows.
-
-        Their findings are counted from a new stretch on, and what comes before has to be judged.
-        """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        step = stretch.column("step")
-        if step is None or self._forks.followed or not self._forks.is_open:
-            return None
-        first = min((at for _, at in differences.requests() if at is not None), default=None)
-        if first is None:
-            return None
-        later = pc.and_(stretch.is_model, pc.fill_null(pc.greater(step, pa.scalar(first, step.type)), False))
-        if stretch.order is not None:
-            return 0 if later.true_count else None
-        behind = _first(later, stretch.count)
-        return behind if 0 < behind < stretch.count else None
-
-    def _take_in(self, stretch: Stretch, differences: Differences) -> None:
+    def _take_in(self, stretch: Stretch) -> None:
         host = stretch.at_stage("host")
         following = []
         for part in stretch.parts:
@@ -173,6 +144,7 @@ class ColumnLockstep(Lockstep):
             if where not in self._covered:
                 self._cover(where)
         self._note_missing(stretch)
+        differences = Differences(stretch, self._comparison)
         for req, step in differences.requests():
             if req not in self._forks.followed:
                 self._requests.suspect(req, step)
@@ -190,10 +162,9 @@ class ColumnLockstep(Lockstep):
             else:
                 self.facts.stepless = True
         self._collectives(stretch)
-        followed = sorted(self._forks.followed)
         self._rounds(stretch)
-        if followed:
-            self._forks.take(rows_of(stretch, differences, followed))
+        if self._forks.followed:
+            count_forks(stretch, differences, self._forks)
         for part, number in zip(stretch.parts, following, strict=True):
             cursor = _cursor(part.lane)
             cursor.index += stretch.count
