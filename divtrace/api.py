@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from divtrace.collector import collector_paused
 from divtrace.errors import DamageError, DivtraceError, NoTraceError
+from divtrace.sieve.listing import EVERYTHING, Listing
 from divtrace.timing import stage
 from divtrace.trace.discover import Discovery, discover
 from divtrace.trace.model import Traces
@@ -128,7 +129,9 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
     return _walk_found(paths, found, options, progress)
 
 
-def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnProgress | None, most: int = 0) -> Walk:
+def _walk_found(
+    paths: Paths, found: Discovery, options: Options, progress: OnProgress | None, listing: Listing = EVERYTHING
+) -> Walk:
     if options.backend == "ray":
         from divtrace.sieve.cluster import check_installed
 
@@ -136,7 +139,7 @@ def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnPr
     if _is_large(found, options):
         total = sum(source.size or 0 for source in found.sources)
         told = None if progress is None else (lambda done: progress(min(done, total), total))
-        sieved = _sieved(found, options, told, most)
+        sieved = _sieved(found, options, told, listing)
         if sieved is not None:
             if options.strict:
                 _refuse_damage(sieved.traces)
@@ -160,7 +163,7 @@ def _is_large(found: Discovery, options: Options) -> bool:
     return each is not None and size / each * _LINE >= options.sieve_from
 
 
-def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | None, most: int) -> Walk | None:
+def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | None, listing: Listing) -> Walk | None:
     """The walk of what passes through the sieve; None if the input can only be loaded as a whole."""
     # Small inputs need none of this.
     from divtrace.sieve import run
@@ -169,14 +172,14 @@ def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | No
     try:
         try:
             with options.cluster() as cluster:
-                return run.sieve(found, options.run, options.groups, options.jobs, told, cluster, most)
+                return run.sieve(found, options.run, options.groups, options.jobs, told, cluster, listing)
         except DisorderError:
-            return _sieved_sorted(found, options, told)
+            return _sieved_sorted(found, options, told, listing)
     except NotSievableError:
         return None  # no seq, several ranks in one file
 
 
-def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], None] | None) -> Walk:
+def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], None] | None, listing: Listing) -> Walk:
     """The same over copies in the order of `seq`, in a temporary folder.
 
     Raises:
@@ -200,7 +203,7 @@ def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], Non
                 f"records are not in the order of seq and could not be sorted: {error.strerror or error}",
                 hint=f"they are sorted in {gettempdir()}; set TMPDIR to a folder with room for one rank's trace",
             ) from error
-        return run.sieve(discover([folder]), options.run, options.groups, options.jobs, None)
+        return run.sieve(discover([folder]), options.run, options.groups, options.jobs, None, listing=listing)
 
 
 def walk_input(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
@@ -216,13 +219,13 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
         found = discover(paths)
         given = candidates(found)
     if not given.files:
-        return _walk_found(paths, found, options, progress, options.max_findings)
+        return _walk_found(paths, found, options, progress, Listing(options.max_findings))
     from divtrace.evidence.read import read_evidence
 
     with stage("evidence"):
         evidence = read_evidence(given.files, jobs=options.jobs)
     if not evidence.files and not evidence.unreadable:
-        return _walk_found(paths, found, options, progress, options.max_findings)
+        return _walk_found(paths, found, options, progress, Listing(options.max_findings))
     from divtrace.join.world import evidence_alone, with_evidence
 
     if options.strict and evidence.unreadable:
@@ -230,7 +233,7 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
         raise DamageError(f"{first.path}: {first.what}", hint="leave out --strict to use what is readable")
     found = without(found, {file.path for file in evidence.files} | {one.path for one in evidence.unreadable})
     try:
-        walked = _walk_found(paths, found, options, progress, options.max_findings)
+        walked = _walk_found(paths, found, options, progress, Listing(options.max_findings))
     except NoTraceError:
         if not evidence.files:
             raise
@@ -327,9 +330,13 @@ def first_divergence(
                 alone = without_finding(found, req, chosen.run, chosen.groups, attempt=attempt, replica=replica)
             if alone is not None:
                 return alone
-        from divtrace.report.request import first_divergence_of
+        from divtrace.report.request import first_divergence_of, is_judged
 
-        walked = _walk_found(paths, found, chosen, progress)
+        # Of other requests than this one the first findings do, unless they end before its own.
+        for listing in (Listing(chosen.max_findings, frozenset([req])), EVERYTHING):
+            walked = _walk_found(paths, found, chosen, progress, listing)
+            if is_judged(walked, req, attempt):
+                break
         with stage("report"):
             return first_divergence_of(walked, req, attempt=attempt, replica=replica)
 

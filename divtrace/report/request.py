@@ -47,6 +47,17 @@ def first_divergence_of(
     return FirstDivergence(tool=Tool(__version__), req=req, attempt=attempt, results=tuple(results))
 
 
+def is_judged(walk: Walk, req: str, attempt: int | None = None) -> bool:
+    """True if all that comes before the earliest finding of a request was judged, and not only counted."""
+    for one in replicas_of(walk):
+        if not one.counted or one.scope is None:
+            continue
+        head = next((d for d in walk.roles.ordered if one.index in d.orders and concerns(d, req, attempt)), None)
+        if head is not None and head.orders[one.index].step >= one.scope.parted_steps.stop:
+            return False
+    return True
+
+
 def concerns(divergence: Divergence, req: str, attempt: int | None) -> bool:
     """True if a finding is of this request, or of a batch that holds it on some ranks only."""
     if divergence.key.req == req:

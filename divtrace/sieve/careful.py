@@ -17,6 +17,7 @@ from divtrace.sieve.cursor import Cursor, NotSievableError
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.forks import Forks
 from divtrace.sieve.lane import Lane
+from divtrace.sieve.listing import EVERYTHING, Listing
 from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.requests import Requests
 from divtrace.topology import ReplicaGroup, Topology
@@ -41,9 +42,9 @@ class Careful:
         operations: OperationTable,
         algorithm: str | None,
         progress: Callable[[int], None] | None = None,
-        most: int = 0,
+        listing: Listing = EVERYTHING,
     ) -> None:
-        """Start in front of the first record of every rank; `most` findings are listed, 0 for all."""
+        """Start in front of the first record of every rank."""
         self._lanes = [Lane(cursor, operations) for cursor in cursors]
         self._active: list[Lane] = []
         self._operations = operations
@@ -52,7 +53,7 @@ class Careful:
         self._progress = progress
         self.facts = ReplicaFacts({lane.rank: lane.facts for lane in self._lanes})
         ranks = [lane.rank for lane in self._lanes]
-        self._forks = Forks(replica, ranks, most, added_by_commit(algorithm))
+        self._forks = Forks(replica, ranks, listing, added_by_commit(algorithm))
         self._requests = Requests(self.facts, algorithm, ranks, self._forks)
         self._sync_ok: dict[tuple[tuple[int, ...] | None, int | None], bool] = {}
         self._uncovered: dict[tuple[int, Site], tuple[set[str], set[int]]] = {}

@@ -11,6 +11,7 @@ from divtrace.invariants.commit_arithmetic import added_by_commit
 from divtrace.sieve.counting import RoundCount
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.forks import Forks
+from divtrace.sieve.listing import EVERYTHING
 from divtrace.sieve.plain import PlainRequest
 from divtrace.sieve.request import LiveRequest, close_round
 from divtrace.sieve.rows import Rows
@@ -30,7 +31,7 @@ class Followed:
         self._facts = facts
         self._algorithm = algorithm
         self._extra = added_by_commit(algorithm)
-        self.forks = forks or Forks(None, ranks, 0, self._extra)
+        self.forks = forks or Forks(None, ranks, EVERYTHING, self._extra)
         self.plain: dict[str, PlainRequest] = {}
         self.any: dict[str, LiveRequest] = {}
         self.is_plain = True

@@ -17,6 +17,7 @@ from operator import attrgetter
 from divtrace.events import Event
 from divtrace.sieve.alike import has_compared
 from divtrace.sieve.apart import Naming, Row
+from divtrace.sieve.listing import Listing
 from divtrace.sieve.plain import COMMITTED, PlainRequest
 from divtrace.topology import ReplicaGroup
 
@@ -73,23 +74,23 @@ class Fork:
 class Forks:
     """The requests of one replica on which ranks have parted."""
 
-    def __init__(self, replica: ReplicaGroup | None, ranks: Sequence[int], most: int, extra: int) -> None:
+    def __init__(self, replica: ReplicaGroup | None, ranks: Sequence[int], listing: Listing, extra: int) -> None:
         """Start without any.
 
         Args:
             replica: the replica; None if nothing is to be counted.
             ranks: those of its ranks that have a trace.
-            most: findings that a report lists; 0 for all, which leaves nothing to be counted.
+            listing: which findings are looked at; if that is all there is nothing to be counted.
             extra: what a commit adds to the accepted drafts.
         """
         self.followed: dict[str, Fork] = {}
         """By request."""
         self.cut: int | None = None
         """The first step in which findings are only counted; None as long as there are not enough of them."""
-        self._naming = None if replica is None or not most else Naming(replica, ranks)
-        self._count, self._most, self.extra = len(ranks), most, extra
+        self._naming = None if replica is None or not listing.most else Naming(replica, ranks)
+        self._count, self._most, self.extra = len(ranks), listing.most, extra
         self._found = 0
-        self._given_back: set[str] = set()
+        self._given_back = set(listing.whole)
         self._highest = 0
         """The last step of which a record was taken in: what came before the cut has to be judged, not counted."""
 

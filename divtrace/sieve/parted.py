@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from divtrace.sieve.facts import RankFacts, ReplicaFacts
 from divtrace.sieve.forks import Forks
+from divtrace.sieve.listing import Listing
 
 if TYPE_CHECKING:
     from divtrace.walk.judge import ReplicaWalk
@@ -41,13 +42,13 @@ def _has_hole(facts: RankFacts, start: int) -> bool:
     return bool(reading.gaps) and reading.gaps[-1] >= facts.first_of_step.get(start, 0)
 
 
-def give_back_unconfirmed(facts: ReplicaFacts, walk: ReplicaWalk, most: int) -> bool:
+def give_back_unconfirmed(facts: ReplicaFacts, walk: ReplicaWalk, listing: Listing) -> bool:
     """Give back to the walk what it does not count like the sieve, in the steps that both have looked at.
 
     Args:
         facts: what the sieve found; requests are removed from its `parted`.
         walk: the replica after the walk.
-        most: findings that the report lists.
+        listing: which findings are looked at.
 
     Returns:
         True if something was given back, so that more has to be loaded.
@@ -64,7 +65,9 @@ def give_back_unconfirmed(facts: ReplicaFacts, walk: ReplicaWalk, most: int) -> 
         enough += 1
         if key.req in found and key.round is not None and key.round >= facts.parted[key.req].first_round:
             found[key.req][divergence.rule] += 1
-    wrong = set(found) if enough < most else {req for req, one in facts.parted.items() if found[req] != one.before}
+    wrong = (
+        set(found) if enough < listing.most else {req for req, one in facts.parted.items() if found[req] != one.before}
+    )
     for req in wrong:
         del facts.parted[req]
     return bool(wrong)

@@ -10,6 +10,7 @@ from divtrace.align.view import Scope, Summary
 from divtrace.events import Meta
 from divtrace.sieve.cluster import Cluster, load_on, run_on
 from divtrace.sieve.facts import RankFacts, ReplicaFacts
+from divtrace.sieve.listing import EVERYTHING, Listing
 from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.parted import give_back_unconfirmed
 from divtrace.sieve.pool import run_tasks
@@ -49,12 +50,12 @@ def sieve(
     jobs: int | None = None,
     progress: Progress | None = None,
     cluster: Cluster | None = None,
-    most: int = 0,
+    listing: Listing = EVERYTHING,
 ) -> Walk:
     """Walk an input of files that are in order.
 
     With a cluster its workers read all files but for their beginnings; without one this machine does, with at most
-    `jobs` processes. Findings behind the first `most` of a replica may be counted instead of listed; 0 lists all.
+    `jobs` processes. Findings that `listing` leaves out may be counted only.
 
     Raises:
         DivtraceError: a replica's workers died.
@@ -64,7 +65,7 @@ def sieve(
     with stage("survey"):
         files = survey(found.sources, run)
         worlds_found = sorted({world for world, _ in files})
-        tasks = [task for world in worlds_found for task in _tasks(world, files, flags, most)]
+        tasks = [task for world in worlds_found for task in _tasks(world, files, flags, listing)]
     with stage("sieve") as sieving:
         results = run_tasks(tasks, jobs, progress) if cluster is None else run_on(cluster, tasks, progress)
         for task, result in zip(tasks, results, strict=True):
@@ -77,17 +78,19 @@ def sieve(
         one.operations.merge(result.operations)
         one.replicas[task.replica.ranks] = result.facts
         one.wanted_steps[task.replica.ranks] = _first_steps(result.facts)
-    return _walk(found, files, worlds, flags, cluster, most)
+    return _walk(found, files, worlds, flags, cluster, listing)
 
 
-def _tasks(world: int, files: Mapping[RankId, RankFiles], flags: GroupFlags, most: int = 0) -> list[ReplicaTask]:
+def _tasks(
+    world: int, files: Mapping[RankId, RankFiles], flags: GroupFlags, listing: Listing = EVERYTHING
+) -> list[ReplicaTask]:
     here = {rank: one for (w, rank), one in files.items() if w == world}
     groups = world_topology(sorted(here), {rank: tuple(one.metas) for rank, one in here.items()}, flags)
     tasks = []
     for replica in groups.replicas:
         inside = {rank: here[rank] for rank in sorted(replica.ranks) if rank in here}
         if inside:
-            tasks.append(ReplicaTask(world, replica, groups, inside, frozenset(here), most))
+            tasks.append(ReplicaTask(world, replica, groups, inside, frozenset(here), listing))
     return tasks
 
 
@@ -108,7 +111,7 @@ def _walk(
     worlds: dict[int, SievedWorld],
     flags: GroupFlags,
     cluster: Cluster | None,
-    most: int,
+    listing: Listing,
 ) -> Walk:
     """Load what is wanted and walk it; load more as long as the walk needs it."""
     loaded: dict[RankId, tuple[Wanted, RankTrace]] = {}
@@ -129,7 +132,7 @@ def _walk(
         traces = _traces(found, files, worlds, {rank: trace for rank, (_, trace) in sorted(loaded.items())})
         with stage("walk"):
             result = walk(traces, flags, {world: _sieved(one) for world, one in worlds.items()}, _missing(worlds))
-        if not (_unconfirmed(result, worlds, most) or _wants_more(result, worlds)):
+        if not (_unconfirmed(result, worlds, listing) or _wants_more(result, worlds)):
             break
     return result
 
@@ -256,14 +259,14 @@ def _missing(worlds: Mapping[int, SievedWorld]) -> tuple[str, ...]:
     return tuple(name for name in (lists[0] if lists else ()) if name in everywhere)
 
 
-def _unconfirmed(result: Walk, worlds: dict[int, SievedWorld], most: int) -> bool:
+def _unconfirmed(result: Walk, worlds: dict[int, SievedWorld], listing: Listing) -> bool:
     """Give requests back to the walk that it does not count like the sieve; True if there are any."""
     found = False
     for world in result.worlds:
         replicas = worlds[world.world].replicas
         for replica in world.replicas:
             facts = replicas.get(replica.replica.ranks)
-            if facts is not None and give_back_unconfirmed(facts, replica, most):
+            if facts is not None and give_back_unconfirmed(facts, replica, listing):
                 found = True
     return found
 

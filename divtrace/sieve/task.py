@@ -10,6 +10,7 @@ from divtrace.align.steps import packed
 from divtrace.events import Meta
 from divtrace.sieve.cursor import Cursor, NotSievableError
 from divtrace.sieve.facts import ReplicaFacts
+from divtrace.sieve.listing import EVERYTHING, Listing
 from divtrace.sieve.lockstep import Lockstep
 from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.survey import RankFiles
@@ -28,8 +29,7 @@ class ReplicaTask(msgspec.Struct, frozen=True):
     """By rank, of those that have a trace."""
     present: frozenset[int]
     """All ranks of the world that have a trace."""
-    most: int = 0
-    """Findings that the report lists; 0 for all."""
+    listing: Listing = EVERYTHING
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ def sieve_replica(task: ReplicaTask, progress: Callable[[int], None] | None = No
     else:
         cursors = [Cursor(task.world, rank, task.files[rank].sources) for rank in ranks]
         algorithm = setting(metas, "algorithm")
-        lockstep = Lockstep(cursors, task.replica, task.topology, table, algorithm, progress, task.most)
+        lockstep = Lockstep(cursors, task.replica, task.topology, table, algorithm, progress, task.listing)
         facts = lockstep.run()
     if facts.stepless:
         raise NotSievableError("something without a step needs judging")

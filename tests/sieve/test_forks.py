@@ -16,7 +16,7 @@ from simulator.run import Run, simulate
 from simulator.scenario import ALGORITHMS, RequestPlan, Scenario
 from simulator.scenarios import TOPOLOGIES
 
-from divtrace.api import Options, analyze
+from divtrace.api import Options, analyze, first_divergence
 from divtrace.report.model import Report, encode
 from divtrace.sieve import lockstep, parted
 from divtrace.sieve.columnar import forks as columnar_forks
@@ -320,3 +320,21 @@ def test_nothing_is_counted_where_records_are_missing(
 
     assert encode(sieved) == encode(loaded)
     assert set(counted) == {0}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize("late", [0, 1])
+def test_one_request_of_many_that_parted_is_answered_as_by_loading(
+    late: int, form: Form, tmp_path: Path, counted: list[int]
+) -> None:
+    """Also one that parts only where the findings of the others are counted: then all of them are judged."""
+    folder = write_run(forked(late=late), tmp_path, form)
+    for req in ("r0-a", "r0-b", "r0-c"):
+        with no_way_around():
+            sieved = first_divergence([folder], req, Options(sieve_from=0, jobs=1, max_findings=MOST))
+
+        assert counted[0]
+        assert (counted[-1] == 0) is (late == 1 and req == "r0-a" and form == "jsonl")
+        counted.clear()
+        assert sieved == first_divergence([folder], req, Options(sieve_from=1 << 60))
+        assert sieved.diverged
