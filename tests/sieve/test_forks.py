@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import simulator.scenarios
 from simulator import At, Change, write_run
 from simulator.files import Form
 from simulator.recorder import Record
@@ -59,14 +60,14 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def forked(topology: str = "tp2", *, late: int = 0) -> Run:
+def forked(topology: str = "tp2", *, late: int = 0, **changes: Any) -> Run:
     """A run in which ranks part at one step for good; the first `late` requests only some steps later."""
     sizes = TOPOLOGIES[topology]
     requests = tuple(
         tuple(RequestPlan(f"r{index}-{name}", 20 + 3 * number, 500) for number, name in enumerate("abc"))
         for index in range(sizes.data)
     )
-    plan = Scenario(topology=sizes, algorithm=EAGLE, requests=requests, steps=STEPS, extras=False)
+    plan = Scenario(topology=sizes, algorithm=EAGLE, requests=requests, steps=STEPS, extras=False).but(**changes)
     own = {max(sizes.replica_ranks(index)) for index in range(sizes.data)}
     late_ones = {one.name for row in requests for one in row[:late]}
 
@@ -99,6 +100,25 @@ def test_findings_behind_the_listed_ones_are_counted(
     assert sum(sieved.findings_left_out.values()) > 50
     assert counted
     assert min(counted) == 3
+
+
+HABITS: dict[str, dict[str, Any]] = {
+    "overlap": {"overlap": True},
+    "drafts-early": {"drafts_early": True},
+    "draft-per-forward": {"draft_per_forward": True},
+    "adaptive": {"adaptive": True},
+    "completions": {"completions": True},
+    "extras": {"extras": True},
+    **{name: {"algorithm": algorithm} for name, algorithm in simulator.scenarios.ALGORITHMS.items()},
+}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize("habit", sorted(HABITS))
+def test_engines_of_other_habits_are_counted_or_judged(habit: str, form: Form, tmp_path: Path) -> None:
+    sieved, loaded = reports(forked(**HABITS[habit]), tmp_path, form=form)
+
+    assert encode(sieved) == encode(loaded)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
