@@ -6,13 +6,9 @@ from collections.abc import Iterator
 
 from divtrace.invariants.base import Break, Context
 from divtrace.walk.rounds import GOING_ON, RoundView
+from divtrace.walk.settings import added_by_commit
 
 _RULE = "commit-arithmetic"
-
-
-def added_by_commit(algorithm: str | None) -> int:
-    """What a commit adds to the accepted drafts: the bonus token, and with UNO one more."""
-    return 2 if algorithm is not None and algorithm.upper() == "UNO" else 1
 
 
 def check(current: RoundView, previous: RoundView | None, context: Context) -> Iterator[Break]:  # noqa: ARG001

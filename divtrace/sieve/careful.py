@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from divtrace.align.groups import Group
 from divtrace.align.view import MODEL, EventKey, Site, key_of
 from divtrace.events import Event
-from divtrace.invariants.commit_arithmetic import added_by_commit
 from divtrace.sieve.alike import has_compared, lays_alike, unevenly_recorded
 from divtrace.sieve.cursor import Cursor, NotSievableError
 from divtrace.sieve.facts import ReplicaFacts
@@ -24,6 +23,7 @@ from divtrace.topology import ReplicaGroup, Topology
 from divtrace.trace.model import Record
 from divtrace.walk.compare import Comparison
 from divtrace.walk.run import DECISIONS
+from divtrace.walk.settings import added_by_commit
 from divtrace.walk.skips import HISTORY
 from divtrace.walk.sync import wrong_group
 

@@ -52,7 +52,7 @@ class ReplicaFacts(msgspec.Struct):
     """Decisions that no rank of the replica recorded."""
     agreed: bool = False
     agreed_step: int | None = None
-    parted: dict[str, Counted] = field(default_factory=dict)
+    parted: dict[str, Counted] = msgspec.field(default_factory=dict)
     """Suspects on which ranks have parted for good: only their records of `parted_steps` are needed."""
     parted_steps: range = range(0)
     """From the steps in front of the first suspicion up to those in which findings are only counted."""

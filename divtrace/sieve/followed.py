@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from divtrace.align.view import Site
 from divtrace.events import Event
-from divtrace.invariants.commit_arithmetic import added_by_commit
 from divtrace.sieve.counting import RoundCount
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.forks import Forks
@@ -16,6 +15,7 @@ from divtrace.sieve.plain import PlainRequest
 from divtrace.sieve.request import LiveRequest, close_round
 from divtrace.sieve.rows import Rows
 from divtrace.sieve.usual import whole_event
+from divtrace.walk.settings import added_by_commit
 
 _LINGER = 8
 """Steps after which a finished request is forgotten: its overshoot round is over by then."""

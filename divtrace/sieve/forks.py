@@ -11,22 +11,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from divtrace.events import Event
 from divtrace.sieve.alike import has_compared
-from divtrace.sieve.apart import Naming, Row
 from divtrace.sieve.listing import Listing
 from divtrace.sieve.plain import COMMITTED, PlainRequest
 from divtrace.topology import ReplicaGroup
+
+if TYPE_CHECKING:
+    from divtrace.sieve.apart import Naming, Row
 
 _WAITING = -2
 _MARKS = attrgetter("step", "attempt", "phase", "src", "comm_ranks", "extra", "n")
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(msgspec.Struct, frozen=True):
     """The findings of one request on which ranks have parted."""
 
     first_round: int
@@ -39,8 +42,7 @@ class Counted:
     """The last step with an event on which ranks agree."""
 
 
-@dataclass(slots=True, eq=False)
-class Fork:
+class Fork(msgspec.Struct, eq=False):
     """One request on which ranks have parted, as far as it was read."""
 
     req: str
@@ -48,9 +50,9 @@ class Fork:
     first_round: int = -1
     rounds: tuple[PlainRequest, ...] = ()
     """What the next round of each rank but the first has to fit; the first one's is followed as that of any request."""
-    pending: list[Row] = field(default_factory=list)
-    before: Counter[str] = field(default_factory=Counter)
-    behind: Counter[str] = field(default_factory=Counter)
+    pending: list[Row] = []
+    before: Counter[str] = msgspec.field(default_factory=Counter)
+    behind: Counter[str] = msgspec.field(default_factory=Counter)
     agreed_step: int | None = None
     over: bool = False
 
@@ -87,7 +89,12 @@ class Forks:
         """By request."""
         self.cut: int | None = None
         """The first step in which findings are only counted; None as long as there are not enough of them."""
-        self._naming = None if replica is None or not listing.most else Naming(replica, ranks)
+        self._naming: Naming | None = None
+        if replica is not None and listing.most:
+            # Who looks at one request alone counts nothing, and should not load the walk's comparison for that.
+            from divtrace.sieve.apart import Naming
+
+            self._naming = Naming(replica, ranks)
         self._count, self._most, self.extra = len(ranks), listing.most, extra
         self._found = 0
         self._given_back = set(listing.whole)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from divtrace.events import Event
-from divtrace.invariants.commit_arithmetic import added_by_commit
 from divtrace.sieve.counting import RoundCount
+from divtrace.walk.settings import added_by_commit
 
 
 class LiveRequest(msgspec.Struct, eq=False):

@@ -59,7 +59,7 @@ class ReplicaWalk(msgspec.Struct):
     """What is loaded as a whole; None: everything."""
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     """Rounds of every request, the prefill not counted."""
-    counted: Mapping[str, int] = field(default_factory=dict)
+    counted: Mapping[str, int] = msgspec.field(default_factory=dict)
     """By rule: findings behind those that a report lists, which are not among the divergences."""
     agreed_step: int | None = None
     """The last step in which two ranks agreed."""

@@ -41,6 +41,11 @@ def setting(metas: Iterable[Meta], name: str) -> Any:
     return None
 
 
+def added_by_commit(algorithm: str | None) -> int:
+    """What a commit adds to the accepted drafts: the bonus token, and with UNO one more."""
+    return 2 if algorithm is not None and algorithm.upper() == "UNO" else 1
+
+
 def token_key(metas: Iterable[Meta]) -> str:
     """How a rank recorded token ids: plain, off, or hashed under the key of this fingerprint."""
     tokens = setting(metas, "tokens") or {}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 import simulator.scenarios
 from simulator import At, Change, write_run
@@ -27,7 +27,7 @@ from divtrace.sieve.run import _tasks
 from divtrace.sieve.survey import survey
 from divtrace.sieve.task import sieve_replica
 from divtrace.trace.discover import discover
-from divtrace.walk.world import GroupFlags
+from divtrace.walk.settings import GroupFlags
 from sieve.sieving import no_way_around
 
 MOST = 12
@@ -145,7 +145,7 @@ def test_what_the_walk_counts_otherwise_is_judged(
     real = Forks.counted
 
     def miscounted(self: Forks) -> dict[str, Counted]:
-        return {req: replace(one, before=one.before | {"gate": 1}) for req, one in real(self).items()}
+        return {req: msgspec.structs.replace(one, before=one.before | {"gate": 1}) for req, one in real(self).items()}
 
     monkeypatch.setattr(Forks, "counted", miscounted)
     sieved, loaded = reports(forked(), tmp_path, form=form)
