@@ -31,6 +31,9 @@ _NARROWEST, _WIDEST = 8, 1 << 20
 """Lines that are compared at a time, after a difference and after long agreement."""
 _FEWEST = 16
 """Lines below which taking them in as a block does not pay."""
+_FEW_LEFT = 64
+"""Lines of one rank, left behind the block of another, that are not taken in by themselves: that would cost nearly as
+much as a whole block, and tear rounds apart."""
 _MOST_PATIENCE = 63
 """Records that pass one by one at most before lines are compared again."""
 
@@ -92,6 +95,8 @@ class Lockstep(Quick):
             return
         while self._active and all(lane.cursor.fill() for lane in self._active):
             cursors = [lane.cursor for lane in self._active]
+            for cursor in cursors:
+                cursor.join(_FEW_LEFT)
             if any(cursor.next_seq is None for cursor in cursors):
                 return
             self._tell()
