@@ -99,22 +99,29 @@ class Quick(Careful):
     def _lay(self, events: Sequence[Event], alike: Alike, lives: Mapping[str, PlainRequest]) -> None:
         """Lay and cut slots, in order."""
         ranks = [lane.rank for lane in self._active]
-        rows = self._requests.rows
+        lay, cut = self._requests.rows.lay, self._requests.rows.cut
+        given = alike.slots
+        differ = any(alike.others)
         concerned = [
-            done for done, event in enumerate(events) if event.kv_slots is not None or event.new_seq_len is not None
+            (done, event)
+            for done, event in enumerate(events)
+            if event.kv_slots is not None or event.new_seq_len is not None
         ]
-        for done in concerned:
-            event = events[done]
+        for done, event in concerned:
             req = event.req
             if req is None:
                 continue
+            live = lives[req]
             own = event.kv_slots
             if own is not None:
-                rows.lay(event, lives[req], ranks, [own, *[other.get(done, own) for other in alike.slots]])
-            if event.stage != "commit" or not lives[req].windows:
+                lay(event, live, ranks, [own, *[other.get(done, own) for other in given]])
+            if event.stage != "commit" or not live.windows:
                 continue
-            for lengths, some in self._lengths(event, done, alike, ranks):
-                rows.cut(lives[req], some, lengths)
+            if not differ and event.new_seq_len is not None:
+                cut(live, ranks, event.new_seq_len)
+                continue
+            for length, some in self._lengths(event, done, alike, ranks):
+                cut(live, some, length)
 
     def _lengths(
         self, event: Event, done: int, alike: Alike, ranks: Sequence[int]

@@ -48,31 +48,32 @@ class Rows:
         count = len(positions)
         if not count:
             return
-        first, last = positions[0], positions[-1]
-        runs = last - first == count - 1 and count < LONGEST_RUN and rises_from(first, positions)
+        first = positions[0]
         index = live.slot_index or self._index(live)
         windows, owners = live.windows, self._owners
+        held = b""
+        if count < LONGEST_RUN and rises_from(first, positions):
+            free, held = FREE[count], HELD[index] * count
         for rank, given in zip(ranks, slots, strict=True):
             if given is None:
                 continue
             if len(given) != count:
                 self._suspect(live.req, event.step)
                 continue
-            window = windows.get(rank)
             start = given[0]
-            end = start + count
-            owner = owners[rank]
-            if (
-                runs
-                and (window is None or window[1] < first)
-                and start >= 0
-                and owner[start:end] == FREE[count]  # shorter where slots are not followed yet
-                and rises_from(start, given)
-            ):
-                owner[start:end] = HELD[index] * count
-                windows[rank] = (first, last, start, given)
-            else:
-                self._lay_any(event, live, rank, given)
+            if held and start >= 0:
+                end = start + count
+                owner = owners[rank]
+                window = windows.get(rank)
+                if (
+                    owner[start:end] == free  # shorter where slots are not followed yet
+                    and (window is None or window[1] < first)
+                    and rises_from(start, given)
+                ):
+                    owner[start:end] = held
+                    windows[rank] = (first, first + count - 1, start, given)
+                    continue
+            self._lay_any(event, live, rank, given)
 
     def _lay_any(self, event: Event, live: Holder, rank: int, given: list[int]) -> None:
         """Slots that do not run on, rows that are laid out again, or a clash."""
@@ -115,17 +116,17 @@ class Rows:
     def cut(self, live: Holder, ranks: Sequence[int], length: int) -> None:
         """Free the rows at or past the confirmed length: they are dead after the commit."""
         windows = live.windows
+        is_certain = not live.contested and live.slot_index != SHARED
         for rank in ranks:
             window = windows.get(rank)
             if window is None or window[1] < length:
                 continue
             first, last, start, slots = window
-            if start >= 0 and not live.contested and live.slot_index != SHARED:
-                keep = length - first if length > first else 0
-                count = last - first + 1 - keep
-                self._owners[rank][start + keep : start + keep + count] = (
-                    FREE[count] if count < LONGEST_RUN else bytes(count)
-                )
+            if start >= 0 and is_certain:
+                end = start + last - first + 1
+                dead = start + length - first if length > first else start
+                count = end - dead
+                self._owners[rank][dead:end] = FREE[count] if count < LONGEST_RUN else bytes(count)
                 windows[rank] = (first, length - 1, start, slots)
                 continue
             rows = self._last_rows(live, rank)
