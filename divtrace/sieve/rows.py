@@ -14,6 +14,9 @@ Window = tuple[int, int, int, list[int]]
 and the slots."""
 
 
+_NOT_HELD = bytearray()
+
+
 class Holder(Protocol):
     """A live request, as the slots know it."""
 
@@ -51,7 +54,7 @@ class Rows:
         first = positions[0]
         index = live.slot_index or self._index(live)
         windows, owners = live.windows, self._owners
-        held = b""
+        held = _NOT_HELD
         if count < LONGEST_RUN and rises_from(first, positions):
             free, held = FREE[count], HELD[index] * count
         for rank, given in zip(ranks, slots, strict=True):
@@ -126,7 +129,7 @@ class Rows:
                 end = start + last - first + 1
                 dead = start + length - first if length > first else start
                 count = end - dead
-                self._owners[rank][dead:end] = FREE[count] if count < LONGEST_RUN else bytes(count)
+                self._owners[rank][dead:end] = FREE[count] if count < LONGEST_RUN else bytearray(count)
                 windows[rank] = (first, length - 1, start, slots)
                 continue
             rows = self._last_rows(live, rank)
