@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from divtrace.trace.compression import Bytes, StreamDamage
 
 BLOCK = 1 << 16
-"""Bytes of a block: its events still fit the processor's cache when the next stage looks at them. Memory of twice the size
-and more would be asked of the system, and given back, for every block."""
+"""Bytes of a block: its events still fit the processor's cache when the next stage looks at them. Pieces of twice the
+size and more the allocator would ask of the system, and give back, for every block."""
 LONGEST = 64 << 20
 """Bytes of the longest line that is read; a longer one is passed over and counted as bad."""
 TOO_LONG = b"\0 line too long"
