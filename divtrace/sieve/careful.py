@@ -17,6 +17,7 @@ from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lane import Lane
 from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.requests import Requests
+from divtrace.sieve.usual import UsualLines
 from divtrace.topology import ReplicaGroup, Topology
 from divtrace.trace.model import Record
 from divtrace.walk.compare import Comparison
@@ -54,6 +55,7 @@ class Careful:
         self._covered: set[tuple[str, str | None, str | None]] = set()
         """Sites that all active ranks have shown, as (stage, site, phase)."""
         self._missing = list(DECISIONS)
+        self._usual = UsualLines()
 
     def _membership(self) -> None:
         self._covered.clear()

@@ -21,7 +21,6 @@ from divtrace.sieve.alike import Alike, alike_at_once, slots_of
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lane import Lane
 from divtrace.sieve.quick import Quick, agrees
-from divtrace.sieve.usual import decode_usual
 from divtrace.trace.records import BadRecordError, has_long_integer, tidy_extra
 
 _decode = msgspec.json.Decoder(Event).decode
@@ -132,7 +131,7 @@ class Lockstep(Quick):
         reference = self._active[0].cursor
         lines = reference.lines[reference.index : reference.index + count]
         if len(lines) >= _FEWEST and self._requests.is_plain:
-            events = decode_usual(lines)
+            events = self._usual.decode(lines)
             alike = self._alike(events) if len(events) >= _FEWEST else Alike(0)
             usual = events[: alike.count]
             if usual and self._is_usual(usual, reference.next_seq or 0, stop):

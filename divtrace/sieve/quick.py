@@ -16,13 +16,16 @@ from divtrace.sieve.careful import Careful
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.operations import LastOperation, contradicts, fingerprint
 from divtrace.sieve.plain import PlainRequest
-from divtrace.sieve.usual import decode_usual
 
 _ROUNDS = frozenset({"draft", "verify", "accept", "commit"})
 """Stages of a round that is checked as a whole."""
 _OF_REQUESTS = _ROUNDS | {"prefill", "schedule"}
 _NO_MODEL = ("collective", "host")
+_Shape = tuple[int | None, int | None, int | None, str | None, str, str | None]
 _SHAPE = attrgetter("rank", "world", "attempt", "phase", "stage", "site")
+_GOING_ON = frozenset({None, ""})
+_SELDOM = ("world", "attempt", "phase")
+"""What is left of a shape where the trace has none of these."""
 _KEY = attrgetter("world", "step", "req", "attempt", "round", "stage", "site", "phase", "finished")
 """What has to be equal also where ranks may differ."""
 _COMPARED = attrgetter(*VALUE_FIELDS, "comm", "comm_ranks", "comm_seq", "state")
@@ -31,20 +34,27 @@ _COMPARED = attrgetter(*VALUE_FIELDS, "comm", "comm_ranks", "comm_seq", "state")
 class Quick(Careful):
     """One replica, as far as its lines are usual."""
 
-    _shapes: Set[tuple[int | None, int | None, int | None, str | None, str, str | None]] = frozenset()
+    _shapes: Set[_Shape] = frozenset()
     """What kinds of records the block holds, by the fields of `_SHAPE`."""
     _in_rounds: Set[str] = frozenset()
     """Stages of its records that belong to a round."""
 
     def _is_usual(self, events: Sequence[Event], seq: int, stop: float) -> bool:
-        """Whether these records, of the fields of `UsualEvent`, may be taken in as a block."""
+        """Whether these records, as `UsualLines` decodes them, may be taken in as a block."""
         cursor = self._active[0].cursor
         if [event.seq for event in events] != list(range(seq, seq + len(events))):
             return False
-        self._shapes = shapes = set(map(_SHAPE, events))
+        shapes: set[_Shape]
+        if self._usual.fields.isdisjoint(_SELDOM):
+            shapes = {(event.rank, None, None, None, event.stage, event.site) for event in events}
+        else:
+            shapes = set(map(_SHAPE, events))
+        self._shapes = shapes
         if any(phase not in (None, "used") or not cursor.is_own(rank, world) for rank, world, _, phase, _, _ in shapes):
             return False
-        steps = {event.step for event in events if event.stage != "host"}
+        steps = {event.step for event in events}
+        if None in steps:
+            steps = {event.step for event in events if event.stage != "host"}
         if None in steps or max((step for step in steps if step is not None), default=0) >= stop:
             return False
         self._in_rounds = {event.stage for event in events if event.round is not None}
@@ -72,7 +82,7 @@ class Quick(Careful):
                 groups[event.req].append(event)
         if any(event.req is not None or event.stage == "host" for _, event in others):
             return False
-        if any(event.finished for event in events):
+        if not {event.finished for event in events} <= _GOING_ON:
             return False
         lives = self._requests.fitting(groups)
         if lives is None:
@@ -139,7 +149,7 @@ class Quick(Careful):
 
         Or if it does, but the walk judges both anyway.
         """
-        found = decode_usual([line])
+        found = self._usual.decode([line])
         if not found or _KEY(found[0]) != _KEY(event) or event.stage == "host":
             return None
         other = found[0]
