@@ -57,7 +57,7 @@ class PlainRequest:
         self.last_token: int | None = None
         self.over_after: int | None = None
         self.slot_index = 0
-        self.windows: dict[int, tuple[int, int, int, list[int]]] = {}
+        self.windows: dict[int, tuple[int, int, int]] = {}
         self.contested = False
         self.pending: list[Event] = []
         """Records of the open round that are checked when it is over, or when anything else happens."""

@@ -109,14 +109,15 @@ class Quick(Careful):
     def _lay(self, events: Sequence[Event], alike: Alike, lives: Mapping[str, PlainRequest]) -> None:
         """Lay and cut slots, in order."""
         ranks = [lane.rank for lane in self._active]
-        lay, cut = self._requests.rows.lay, self._requests.rows.cut
-        given = alike.slots
-        differ = any(alike.others)
+        rows = self._requests.rows
         concerned = [
             (done, event)
             for done, event in enumerate(events)
             if event.kv_slots is not None or event.new_seq_len is not None
         ]
+        if not any(alike.others):
+            rows.lay_and_cut(concerned, lives, ranks, alike.slots)
+            return
         for done, event in concerned:
             req = event.req
             if req is None:
@@ -124,14 +125,11 @@ class Quick(Careful):
             live = lives[req]
             own = event.kv_slots
             if own is not None:
-                lay(event, live, ranks, [own, *[other.get(done, own) for other in given]])
+                rows.lay(event, live, ranks, [own, *[other.get(done, own) for other in alike.slots]])
             if event.stage != "commit" or not live.windows:
                 continue
-            if not differ and event.new_seq_len is not None:
-                cut(live, ranks, event.new_seq_len)
-                continue
             for length, some in self._lengths(event, done, alike, ranks):
-                cut(live, some, length)
+                rows.cut(live, some, length)
 
     def _lengths(
         self, event: Event, done: int, alike: Alike, ranks: Sequence[int]
