@@ -60,7 +60,11 @@ def split_lines(stream: Bytes, longest: int = LONGEST, *, number: int = 1, offse
             size += len(rest)
             has_break = has_break or b"\n" in rest
             if has_break and size >= BLOCK:
-                text, _, tail = b"".join(held).rpartition(b"\n")
+                end = rest.rfind(b"\n")
+                if end >= 0:
+                    text, tail = b"".join((*held[:-1], memoryview(rest)[:end])), rest[end + 1 :]
+                else:
+                    text, _, tail = b"".join(held).rpartition(b"\n")
                 lines = _bounded(text.split(b"\n"), len(text), longest)
                 yield Lines(number, lines, text, offset=offset)
                 number += len(lines)
