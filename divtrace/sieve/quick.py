@@ -36,6 +36,7 @@ class Quick(Careful):
 
     _shapes: Set[_Shape] = frozenset()
     """What kinds of records the block holds, by the fields of `_SHAPE`."""
+    _steps: Set[int] = frozenset()
     _in_rounds: Set[str] = frozenset()
     """Stages of its records that belong to a round."""
 
@@ -55,7 +56,8 @@ class Quick(Careful):
         steps = {event.step for event in events}
         if None in steps:
             steps = {event.step for event in events if event.stage != "host"}
-        if None in steps or max((step for step in steps if step is not None), default=0) >= stop:
+        self._steps = {step for step in steps if step is not None}
+        if len(self._steps) < len(steps) or max(self._steps, default=0) >= stop:
             return False
         self._in_rounds = {event.stage for event in events if event.round is not None}
         return self._in_rounds <= _OF_REQUESTS
@@ -222,14 +224,16 @@ class Quick(Careful):
                 lane.last_event = lane.cursor.pos + last_event
             if last_model >= 0:
                 lane.last_model = lane.cursor.pos + last_model
-        for step in sorted({event.step for event in events if event.step is not None}, reverse=True):
+        for step in sorted(self._steps, reverse=True):
             if self.facts.agreed_step is not None and step <= self.facts.agreed_step:
                 break
-            inside = [done for done, one in enumerate(events) if one.step == step and one.stage not in _NO_MODEL]
-            agreed = (done for done in reversed(inside) if has_compared(events[done]) and agrees(events, alike, done))
-            if (done := next(agreed, -1)) >= 0:
-                self._agreed(events[done])
-                break
+            for done in range(len(events) - 1, -1, -1):
+                event = events[done]
+                if event.step != step or event.stage in _NO_MODEL or not has_compared(event):
+                    continue
+                if agrees(events, alike, done):
+                    self._agreed(event)
+                    return
 
     def _enter_step(self, step: int, done: int, stage: str) -> None:
         for lane in self._active:
