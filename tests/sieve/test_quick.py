@@ -116,6 +116,7 @@ def test_fields_of_later_lines_are_learned_as_they_come() -> None:
     assert [(event.seq, event.bonus) for event in events] == [(1, None), (2, 7), (1, None)]
     assert whole_event(events[0]) == decode_line(first)[0]
     assert lines.decode([b'{"seq":2,"stage":"accept","bonus":"7"}']) == []
+    assert len(UsualLines().decode([b'{"stage":"draft"}'])) == 1
 
 
 @pytest.mark.parametrize("second", [1, 2])
