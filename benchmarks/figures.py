@@ -138,14 +138,18 @@ def fork_one(measuring: Measuring) -> Iterator[Figure]:
 def forked(measuring: Measuring) -> Iterator[Figure]:
     """All requests stay forked."""
     inputs = measuring.inputs
-    what = "all requests forked from the middle on: CPU / clean"
-    try:
-        runs = measuring.turns({"clean": analyze(inputs.clean()), "forked": analyze(inputs.forked())})
-    except CommandError as error:
-        yield Figure(what, None, "", 3.0, detail=str(error))
-        return
-    detail = f"{_seconds(runs, *runs.samples)}; peak {runs.median('forked', 'peak'):.0f} MiB"
-    yield Figure(what, runs.ratio("forked", "clean"), "", 3.0, False, detail)
+    for form, clean, apart in (
+        ("JSON Lines", inputs.clean(), inputs.forked()),
+        ("Parquet", inputs.parquet(), inputs.parquet_forked()),
+    ):
+        what = f"all requests forked from the middle on, {form}: CPU / clean"
+        try:
+            runs = measuring.turns({"clean": analyze(clean), "forked": analyze(apart)})
+        except CommandError as error:
+            yield Figure(what, None, "", 3.0, detail=str(error))
+            continue
+        detail = f"{_seconds(runs, *runs.samples)}; peak {runs.median('forked', 'peak'):.0f} MiB"
+        yield Figure(what, runs.ratio("forked", "clean"), "", 3.0, False, detail)
 
 
 def packed(measuring: Measuring) -> Iterator[Figure]:

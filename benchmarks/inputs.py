@@ -66,6 +66,11 @@ class Inputs:
         """A longer clean trace, as Parquet that another library wrote."""
         return self._made(f"parquet-{self.sizes.parquet}", Plan(rounds=self.sizes.parquet), parquet=True)
 
+    def parquet_forked(self) -> Path:
+        """The same with a rank of every group going its own way from the middle on, in all of its requests."""
+        rounds = self.sizes.parquet
+        return self._made(f"parquet-forked-{rounds}", Plan(rounds=rounds, fork_round=rounds // 2), parquet=True)
+
     def long(self) -> Path | None:
         """Ten times the clean trace, if asked for."""
         if self.sizes.long is None:

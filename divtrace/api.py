@@ -1,4 +1,7 @@
-"""The library: functions that take paths and return data. Nothing here prints or exits."""
+"""The library: functions that take paths and return data. Nothing here prints or exits.
+
+What only some of them need is imported inside of them: each module costs every process that loads it some milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,18 @@ from typing import TYPE_CHECKING, Literal
 
 from divtrace.collector import collector_paused
 from divtrace.errors import DamageError, DivtraceError, NoTraceError
-from divtrace.join.input import candidates, without
-from divtrace.report.build import build
-from divtrace.report.model import Report
-from divtrace.report.request import FirstDivergence, Shown, first_divergence_of, show_request
+from divtrace.sieve.listing import EVERYTHING, Listing
 from divtrace.timing import stage
-from divtrace.trace.density import bytes_per_event
 from divtrace.trace.discover import Discovery, discover
-from divtrace.trace.load import load
 from divtrace.trace.model import Traces
-from divtrace.walk.run import Walk, walk
-from divtrace.walk.world import GroupFlags
+from divtrace.walk.settings import GroupFlags
 
 if TYPE_CHECKING:
     from divtrace.join.collectives import Collective, Wanted
+    from divtrace.report.answers import FirstDivergence, Shown
+    from divtrace.report.model import Report
     from divtrace.sieve.cluster import Cluster
+    from divtrace.walk.run import Walk
 
 _LINE = 200
 """Bytes of an event as a plain line, about."""
@@ -94,6 +94,8 @@ def read(paths: Paths, options: Options, progress: OnProgress | None = None, fou
         RunsError: the input mixes several runs and `options.run` picks none.
         DamageError: `options.strict`, and something is damaged.
     """
+    from divtrace.trace.load import load
+
     with stage("load") as loading:
         traces = load(paths, run=options.run, progress=progress, found=found)
         loading.events = sum(len(trace.records) for trace in traces.ranks.values())
@@ -127,7 +129,9 @@ def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = No
     return _walk_found(paths, found, options, progress)
 
 
-def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnProgress | None) -> Walk:
+def _walk_found(
+    paths: Paths, found: Discovery, options: Options, progress: OnProgress | None, listing: Listing = EVERYTHING
+) -> Walk:
     if options.backend == "ray":
         from divtrace.sieve.cluster import check_installed
 
@@ -135,11 +139,13 @@ def _walk_found(paths: Paths, found: Discovery, options: Options, progress: OnPr
     if _is_large(found, options):
         total = sum(source.size or 0 for source in found.sources)
         told = None if progress is None else (lambda done: progress(min(done, total), total))
-        sieved = _sieved(found, options, told)
+        sieved = _sieved(found, options, told, listing)
         if sieved is not None:
             if options.strict:
                 _refuse_damage(sieved.traces)
             return sieved
+    from divtrace.walk.run import walk
+
     traces = read(paths, options, progress, found)
     with stage("walk"):
         return walk(traces, options.groups)
@@ -151,11 +157,13 @@ def _is_large(found: Discovery, options: Options) -> bool:
         return False
     if size >= options.sieve_from:
         return True
+    from divtrace.trace.density import bytes_per_event
+
     each = bytes_per_event(found.sources)
     return each is not None and size / each * _LINE >= options.sieve_from
 
 
-def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | None) -> Walk | None:
+def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | None, listing: Listing) -> Walk | None:
     """The walk of what passes through the sieve; None if the input can only be loaded as a whole."""
     # Small inputs need none of this.
     from divtrace.sieve import run
@@ -164,14 +172,14 @@ def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | No
     try:
         try:
             with options.cluster() as cluster:
-                return run.sieve(found, options.run, options.groups, options.jobs, told, cluster)
+                return run.sieve(found, options.run, options.groups, options.jobs, told, cluster, listing)
         except DisorderError:
-            return _sieved_sorted(found, options, told)
+            return _sieved_sorted(found, options, told, listing)
     except NotSievableError:
         return None  # no seq, several ranks in one file
 
 
-def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], None] | None) -> Walk:
+def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], None] | None, listing: Listing) -> Walk:
     """The same over copies in the order of `seq`, in a temporary folder.
 
     Raises:
@@ -195,25 +203,29 @@ def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], Non
                 f"records are not in the order of seq and could not be sorted: {error.strerror or error}",
                 hint=f"they are sorted in {gettempdir()}; set TMPDIR to a folder with room for one rank's trace",
             ) from error
-        return run.sieve(discover([folder]), options.run, options.groups, options.jobs, None)
+        return run.sieve(discover([folder]), options.run, options.groups, options.jobs, None, listing=listing)
 
 
 def walk_input(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
     """Read and walk the traces, and what dumps and logs stand beside them or in their place.
 
+    Findings that no report of `options.max_findings` lists may be counted only.
+
     Raises as `walk_traces` does; NoTraceError only if there is no evidence either.
     """
+    from divtrace.join.input import candidates, without
+
     with stage("discover"):
         found = discover(paths)
         given = candidates(found)
     if not given.files:
-        return _walk_found(paths, found, options, progress)
+        return _walk_found(paths, found, options, progress, Listing(options.max_findings))
     from divtrace.evidence.read import read_evidence
 
     with stage("evidence"):
         evidence = read_evidence(given.files, jobs=options.jobs)
     if not evidence.files and not evidence.unreadable:
-        return _walk_found(paths, found, options, progress)
+        return _walk_found(paths, found, options, progress, Listing(options.max_findings))
     from divtrace.join.world import evidence_alone, with_evidence
 
     if options.strict and evidence.unreadable:
@@ -221,7 +233,7 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
         raise DamageError(f"{first.path}: {first.what}", hint="leave out --strict to use what is readable")
     found = without(found, {file.path for file in evidence.files} | {one.path for one in evidence.unreadable})
     try:
-        walked = _walk_found(paths, found, options, progress)
+        walked = _walk_found(paths, found, options, progress, Listing(options.max_findings))
     except NoTraceError:
         if not evidence.files:
             raise
@@ -244,6 +256,7 @@ def collectives(
     from divtrace.evidence.read import read_evidence
     from divtrace.join.collectives import Wanted as Everything
     from divtrace.join.collectives import of_evidence, of_traces
+    from divtrace.join.input import candidates, without
     from divtrace.join.world import conclude_alone, conclude_beside
 
     chosen, asked = options or Options(), wanted or Everything()
@@ -280,6 +293,8 @@ def analyze(
     Raises:
         DivtraceError: see `divtrace.errors`; anything damaged in the traces is reported, not raised.
     """
+    from divtrace.report.build import build
+
     chosen = options or Options()
     known = [paths] if isinstance(paths, str | os.PathLike) else paths
     with collector_paused():
@@ -304,19 +319,26 @@ def first_divergence(
         DivtraceError: as `analyze`.
     """
     chosen = options or Options()
-    with stage("discover"):
-        found = discover(paths)
-    # What is too much for one machine is too much for a search on it too.
-    if _is_large(found, chosen) and not chosen.strict and chosen.backend == "local":
-        from divtrace.sieve.single import without_finding
+    with collector_paused():
+        with stage("discover"):
+            found = discover(paths)
+        # What is too much for one machine is too much for a search on it too.
+        if _is_large(found, chosen) and not chosen.strict and chosen.backend == "local":
+            from divtrace.sieve.single import without_finding
 
-        with stage("one request"):
-            alone = without_finding(found, req, chosen.run, chosen.groups, attempt=attempt, replica=replica)
-        if alone is not None:
-            return alone
-    walked = _walk_found(paths, found, chosen, progress)
-    with stage("report"):
-        return first_divergence_of(walked, req, attempt=attempt, replica=replica)
+            with stage("one request"):
+                alone = without_finding(found, req, chosen.run, chosen.groups, attempt=attempt, replica=replica)
+            if alone is not None:
+                return alone
+        from divtrace.report.request import first_divergence_of, is_judged
+
+        # Of other requests than this one the first findings do, unless they end before its own.
+        for listing in (Listing(chosen.max_findings, frozenset([req])), EVERYTHING):
+            walked = _walk_found(paths, found, chosen, progress, listing)
+            if is_judged(walked, req, attempt):
+                break
+        with stage("report"):
+            return first_divergence_of(walked, req, attempt=attempt, replica=replica)
 
 
 def show(
@@ -334,6 +356,8 @@ def show(
         UsageError: no replica served the request, or it has no such round.
         DivtraceError: as `analyze`.
     """
+    from divtrace.report.request import show_request
+
     return show_request(
         walk_traces(paths, options or Options(), progress), req, round_number=round_number, replica=replica
     )

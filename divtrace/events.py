@@ -5,12 +5,10 @@ structs, the comparison asks `FIELDS` what a field is compared for, and the JSON
 `docs/` are generated from them (`divtrace.schema_files`). The order of the fields is the causal order of the decisions,
 from upstream to downstream: it decides which differing field is named first.
 
-Only msgspec is imported: the recorder, which runs inside serving processes, shares this module.
+Only msgspec is imported: the recorder, which runs inside serving processes, shares this module. Annotations are no
+strings here: several readers of them would each evaluate the more than a hundred anew, in every process.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -220,8 +218,7 @@ class Meta(msgspec.Struct, gc=False, kw_only=True):
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """What the comparison, the schemas and the reference know about one field of `Event`."""
 
     name: str

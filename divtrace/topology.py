@@ -7,8 +7,9 @@ fastest, then attention CP, then attention DP, then PP.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 from divtrace.errors import TopologyError
 
@@ -19,8 +20,7 @@ MOST_RANKS = 1 << 17
 """Ranks of one world beyond which sizes are taken for damage, so that a wrong number cannot fill the memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """The parallel sizes of one world, as a launch command states them."""
 
     tp: int = 1
@@ -92,8 +92,7 @@ def sizes_from(parallel: Mapping[str, Any]) -> Sizes:
     return Sizes(**found, dp_attention=flag is True)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaGroup:
+class ReplicaGroup(msgspec.Struct, frozen=True):
     """The ranks of one attention-DP index, and their attn_tp groups."""
 
     ranks: RankGroup
@@ -104,12 +103,11 @@ class ReplicaGroup:
         return next((group for group in self.attn_tp if rank in group), (rank,))
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(msgspec.Struct, frozen=True):
     """The groups of one world."""
 
     replicas: tuple[ReplicaGroup, ...]
-    named: Mapping[str, RankGroups] = field(default_factory=dict)
+    named: Mapping[str, RankGroups] = msgspec.field(default_factory=dict)
     """Communicators by name: tp, attn_tp, attn_cp, pp, moe_ep and so on."""
     sync_groups: RankGroups = ()
     """The ranks in which a decision is broadcast; the source of each is its first rank."""
@@ -254,4 +252,4 @@ def override(sizes: Sizes | None, **flags: int | bool | None) -> Sizes:
     given: dict[str, int | bool | None] = {name: value for name, value in flags.items() if value is not None}
     if "dp" in given or "dp_attention" in given:
         given["attn_dp"] = None  # the flag speaks of dp, so an explicit attn_dp_size of the meta no longer holds
-    return replace(sizes or Sizes(), **given)  # type: ignore[arg-type]
+    return msgspec.structs.replace(sizes or Sizes(), **given)

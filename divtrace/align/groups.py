@@ -8,8 +8,9 @@ front. An event without a step stands behind the one that precedes it on its ran
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from divtrace.align.view import EventKey, RankView, stage_order
 from divtrace.trace.model import Record
@@ -29,17 +30,16 @@ class Order(NamedTuple):
 _UNPLACED = Order(0, 0, 0)
 
 
-@dataclass(slots=True, eq=False)
-class Group:
+class Group(msgspec.Struct, eq=False):
     """One model event of a replica: what each rank recorded of it."""
 
     key: EventKey
-    records: dict[int, Record] = field(default_factory=dict)
+    records: dict[int, Record] = msgspec.field(default_factory=dict)
     """By rank; only ranks whose record may be compared."""
-    hidden: dict[int, Record] = field(default_factory=dict)
+    hidden: dict[int, Record] = msgspec.field(default_factory=dict)
     """Records whose occurrence is not certain, because a hole may hide an earlier one of the same key."""
     step: int | None = None
-    order: Order = field(default=_UNPLACED)
+    order: Order = msgspec.field(default=_UNPLACED)
     following: Group | None = None
 
     @property

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from divtrace.align.steps import StepPositions
 from divtrace.events import MODEL_STAGES, STAGE_ORDER, Event
@@ -48,8 +49,7 @@ def key_of(event: Event, n: int) -> EventKey:
     return EventKey(event.req, event.attempt or 0, event.round, step, event.stage, event.site, event.phase or "used", n)
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """What is known of a rank's whole trace where only some of its records are loaded."""
 
     events: int
@@ -62,15 +62,19 @@ class Summary:
     """Position of the last model event; -1 if there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """What of a replica is loaded as a whole, and may therefore be judged."""
 
     requests: frozenset[str]
     steps: frozenset[int]
+    parted: frozenset[str] = frozenset()
+    """Requests that are loaded in some steps only, and counted behind these."""
+    parted_steps: range = range(0)
 
     def holds(self, req: str | None, step: int | None) -> bool:
         """True if every record of this event is loaded, and those that it is judged with."""
+        if req in self.parted:
+            return step in self.parted_steps or (step in self.steps and step < self.parted_steps.stop)
         return req in self.requests or step in self.steps
 
 

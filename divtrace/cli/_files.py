@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 import sys
 from pathlib import Path
@@ -73,6 +72,9 @@ def write_file(name: str, content: bytes) -> None:
         if not _is_replaceable(target):
             target.write_bytes(content)
             return
+        # Only here: it loads hash functions.
+        import secrets
+
         temporary = target.with_name(f".divtrace-{secrets.token_hex(4)}.tmp")
         try:
             temporary.write_bytes(content)

@@ -1,10 +1,9 @@
 """The options that commands share: one name, one environment variable and one sentence of help each.
 
 A command takes dataclasses of options; `spelled_out` turns each of their fields into an option of the command. So an
-option means the same wherever it occurs, and a new one reaches every command that takes its dataclass.
+option means the same wherever it occurs, and a new one reaches every command that takes its dataclass. Annotations are
+no strings here, since every process would have to evaluate them.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
@@ -71,7 +70,7 @@ class Layout:
         option("--attn-tp-group", help="Global ranks of one attn_tp group, such as 0,1; repeatable.", metavar="RANKS"),
     ] = None
 
-    def attn_tp_groups(self) -> RankGroups:
+    def attn_tp_groups(self) -> "RankGroups":
         """The explicit attn_tp groups; raises UsageError for one that is not a list of ranks."""
         return tuple(_ranks(group) for group in self.attn_tp_group or ())
 
@@ -100,7 +99,7 @@ class Reading(Layout):
         option("--ray-address", help="The Ray cluster, such as auto; this machine if not given.", metavar="ADDRESS"),
     ] = None
 
-    def options(self) -> Options:
+    def options(self) -> "Options":
         """The same for the core."""
         from divtrace.api import Options
 
@@ -130,7 +129,7 @@ class Analysis(Reading):
         option("--max-findings", help="Findings to list, origins first (default 1000; 0: all).", metavar="N", min=0),
     ] = 1000
 
-    def options(self) -> Options:
+    def options(self) -> "Options":
         """The same for the core."""
         # Not super(): a dataclass with slots is another class than the one that its body was written in.
         return dataclasses.replace(Reading.options(self), max_findings=self.max_findings)

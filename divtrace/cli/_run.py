@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from divtrace.cli._console import say, say_error
 from divtrace.cli._files import write_stdout
+from divtrace.collector import collector_paused
 from divtrace.errors import DivtraceError, UsageError
 from divtrace.exitcodes import ExitCode
 
@@ -61,12 +62,13 @@ def _dispatch(arguments: list[str], session: Session) -> int:
         write_stdout(f"{PROGRAM} {__version__}\n")
         return ExitCode.CLEAN
 
-    import typer
+    with collector_paused():
+        import typer
 
-    from divtrace.cli.app import build
-    from divtrace.timing import collecting
+        from divtrace.cli.app import build
+        from divtrace.timing import collecting
 
-    command = build()
+        command = build()
     if os.environ.get(COMPLETION_VARIABLE):
         command.main(arguments, prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE)
     try:

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from divtrace.cli._values import PlainCommand, PlainGroup
+from divtrace.collector import collector_paused
 from divtrace.exitcodes import ExitCode
 from divtrace.version import __version__
 
@@ -58,8 +60,13 @@ class DeferredCommand(TyperCommand):
     def make_context(self, *arguments: Any, **more: Any) -> Any:
         """The context of the real command, which then takes the place of this one."""
         app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        app.command(self.name, context_settings=SETTINGS, epilog=EPILOG)(import_module(self.module).command)
-        return typer.main.get_command(app).make_context(*arguments, **more)
+        with collector_paused():
+            function = import_module(self.module).command
+            app.command(self.name, cls=PlainCommand, context_settings=SETTINGS, epilog=EPILOG)(function)
+            command = typer.main.get_command(app)
+        assert isinstance(command, PlainCommand)
+        command.annotations = function.__annotations__
+        return command.make_context(*arguments, **more)
 
 
 def _print_version(wanted: bool) -> None:
@@ -86,7 +93,9 @@ def _root(
 def build() -> TyperGroup:
     """The whole command line."""
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.callback(invoke_without_command=True, context_settings=SETTINGS, help=DESCRIPTION, epilog=EPILOG)(_root)
+    app.callback(
+        cls=PlainGroup, invoke_without_command=True, context_settings=SETTINGS, help=DESCRIPTION, epilog=EPILOG
+    )(_root)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     for name, (module, summary) in COMMANDS.items():

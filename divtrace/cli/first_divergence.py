@@ -12,7 +12,7 @@ from divtrace.cli._text import line_width
 from divtrace.exitcodes import ExitCode
 
 if TYPE_CHECKING:
-    from divtrace.report.request import FirstDivergence, RequestResult
+    from divtrace.report.answers import FirstDivergence, RequestResult
 
 Attempt = Annotated[
     int | None, option("--attempt", help="Only this attempt; attempts count retractions, from 0.", metavar="N", min=0)
@@ -68,12 +68,12 @@ def _lines(found: FirstDivergence, *, verbose: bool) -> list[str]:
 
 
 def _result(result: RequestResult, *, verbose: bool) -> list[str]:
+    if result.finding is None:
+        return ["  no divergence of this request"]
     from divtrace.cli._findings import finding_lines
     from divtrace.output.layout import emphasised
 
     width = line_width()
-    if result.finding is None:
-        return ["  no divergence of this request"]
     lines = ["  its earliest finding:", "", *finding_lines(result.finding, width, verbose=verbose), ""]
     if result.origin is None or result.origin.id == result.finding.id:
         return [*lines, "  nothing earlier explains it"]

@@ -14,7 +14,7 @@ from divtrace.exitcodes import ExitCode
 
 if TYPE_CHECKING:
     from divtrace.output.shares import Share
-    from divtrace.report.request import Shown, ShownEvent
+    from divtrace.report.answers import Shown, ShownEvent
 
 MOST_PLACES = 4
 """Ranks whose file and line are given, without -v."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from divtrace.explain.coverage import place
 from divtrace.explain.wording import counted, listed, ranks_phrase, short
-from divtrace.rules import RULES
 from divtrace.sync_sites import token_for
 from divtrace.trace.model import Record
 from divtrace.walk.divergence import Divergence
@@ -146,6 +145,8 @@ def _next_for(first: Divergence) -> str:
             f"{token} taken out, the ranks' own values differ there; if it stays with all, the sync itself does "
             "not take effect."
         )
+    from divtrace.rules import RULES
+
     return RULES[first.rule].look_next[0]
 
 

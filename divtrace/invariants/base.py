@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from divtrace.trace.model import Record
 from divtrace.walk.rounds import RoundView
 
 
-@dataclass(frozen=True, slots=True)
-class Break:
+class Break(msgspec.Struct, frozen=True):
     """An invariant that does not hold at one record."""
 
     rule: str
@@ -20,8 +20,7 @@ class Break:
     """The inputs by name, with what was expected under `expected`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """What an invariant needs besides the two rounds."""
 
     algorithm: str | None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from divtrace.invariants.base import Break, Context
 from divtrace.walk.rounds import GOING_ON, RoundView
+from divtrace.walk.settings import added_by_commit
 
 _RULE = "commit-arithmetic"
 
@@ -18,7 +19,7 @@ def check(current: RoundView, previous: RoundView | None, context: Context) -> I
     if current.round < 1:
         return
     commit, correct = current.pick("commit_len"), current.pick("correct_len")
-    added = 2 if (context.algorithm or "").upper() == "UNO" else 1
+    added = added_by_commit(context.algorithm)
     if commit and correct and current.whole(commit.record, correct.record) and commit.value != correct.value + added:
         values = {"commit_len": commit.value, "correct_len": correct.value, "expected": correct.value + added}
         yield Break(_RULE, commit.record, values)

@@ -13,7 +13,7 @@ from divtrace.evidence.facts import Operation as Logged
 from divtrace.evidence.report import EvidenceReport
 from divtrace.trace.model import Record, Traces
 from divtrace.walk.collectives import Operation, operations_of
-from divtrace.walk.world import GroupFlags, world_topology
+from divtrace.walk.settings import GroupFlags, world_topology
 
 COLLECTIVES_FORMAT = "divtrace.collectives/1"
 Source = Literal["trace", "flight-recorder", "inspector", "ras", "log"]

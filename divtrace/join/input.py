@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from divtrace.trace.compression import StreamDamage, open_stream
 from divtrace.trace.discover import Discovery, is_remote, is_trace_name
@@ -40,7 +41,7 @@ def candidates(found: Discovery) -> Candidates:
 def without(found: Discovery, evidence: set[str]) -> Discovery:
     """The input without the files that turned out to be evidence: they are neither traces nor ignored."""
     sources = [source for source in found.sources if source.name not in evidence]
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         found, sources=sources, ignored_files=found.ignored_files - len(evidence & found.others.keys())
     )
 

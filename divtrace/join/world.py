@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
+
+import msgspec
 
 from divtrace.evidence.analyse import conclude
 from divtrace.evidence.coordinates import Coordinates, global_rank
@@ -20,7 +21,8 @@ from divtrace.trace.model import Damage, Traces
 from divtrace.walk.judge import ReplicaWalk
 from divtrace.walk.progress import Waits, from_relation
 from divtrace.walk.run import DECISIONS, Walk, concluded
-from divtrace.walk.world import GroupFlags, Outside, WorldWalk, expected_ranks, world_sizes, world_topology
+from divtrace.walk.settings import GroupFlags, world_sizes, world_topology
+from divtrace.walk.world import Outside, WorldWalk, expected_ranks
 
 
 def with_evidence(walk: Walk, evidence: Evidence, flags: GroupFlags) -> Walk:
@@ -39,7 +41,7 @@ def with_evidence(walk: Walk, evidence: Evidence, flags: GroupFlags) -> Walk:
         if join.by is None
     ]
     joined = concluded(walk.traces, walk.worlds, walk.missing_fields)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         joined,
         timeouts=by_source([*joined.timeouts, *placed.timeouts]),
         evidence=report,
@@ -59,7 +61,7 @@ def evidence_alone(found: Discovery, evidence: Evidence, flags: GroupFlags) -> W
     groups = _stated_groups(flags) or (None if sizes else _recorded_groups(report))
     world = WorldWalk(0, topology(report.ranks, parallel=sizes, groups=groups), {}, {})
     if not report.ranks:
-        world.topology = dataclasses.replace(world.topology, replicas=(), notes=())
+        world.topology = msgspec.structs.replace(world.topology, replicas=(), notes=())
     world.replicas = [ReplicaWalk(index, 0, one, {}) for index, one in enumerate(world.topology.replicas)]
     world.waits = Waits((), (), (), ())
     placed = joined_timeouts(report, 0, TraceOperations(world), {})
@@ -77,7 +79,7 @@ def evidence_alone(found: Discovery, evidence: Evidence, flags: GroupFlags) -> W
         shared_metas=[],
     )
     joined = concluded(traces, [world], DECISIONS)
-    return dataclasses.replace(joined, timeouts=by_source(placed.timeouts), evidence=report)
+    return msgspec.structs.replace(joined, timeouts=by_source(placed.timeouts), evidence=report)
 
 
 def conclude_alone(evidence: Evidence, flags: GroupFlags) -> EvidenceReport:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rich.cells import cell_len
-
 _STYLES = {
     "strong": ("\x01", "bold"),
     "bad": ("\x02", "bold red"),
@@ -46,6 +44,8 @@ def plain(text: str) -> str:
 
 def columns(text: str) -> int:
     """How many columns of a terminal the text takes; wide characters take two."""
+    from rich.cells import cell_len
+
     return cell_len(plain(text))
 
 

@@ -96,14 +96,15 @@ def replicas_of(walk: Walk) -> list[ReplicaWalk]:
 def _chosen(walk: Walk, most: int) -> tuple[list[Divergence], dict[str, int]]:
     """The findings to list, in causal order, and how many of each rule are left out."""
     ordered = walk.roles.ordered
-    if not most or len(ordered) <= most:
+    counted: Counter[str] = sum((Counter(replica.counted) for replica in replicas_of(walk)), Counter())
+    if not most or len(ordered) + counted.total() <= most:
         return ordered, {}
     causes = walk.roles.causes
     heads = [one for one in ordered if id(one) not in causes]
     heads.sort(key=lambda one: one is not walk.roles.first)
     others = [one for one in ordered if id(one) in causes]
     kept = {id(one) for one in [*heads, *others][:most]}
-    left_out = Counter(one.rule for one in ordered if id(one) not in kept)
+    left_out = counted + Counter(one.rule for one in ordered if id(one) not in kept)
     return [one for one in ordered if id(one) in kept], dict(sorted(left_out.items()))
 
 

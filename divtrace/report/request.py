@@ -6,73 +6,17 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-from msgspec import field
-
 from divtrace.align.groups import Group
 from divtrace.errors import UsageError
+from divtrace.report.answers import FirstDivergence, RequestResult, Shown, ShownEvent
 from divtrace.report.build import Names, recorded_stages, replicas_of
 from divtrace.report.findings import finding, finding_id, place, where
-from divtrace.report.model import Finding, Place, Tool, Where
+from divtrace.report.model import Tool
 from divtrace.version import __version__
 from divtrace.walk.compare import COMPARED
 from divtrace.walk.divergence import Divergence
 from divtrace.walk.judge import ReplicaWalk
 from divtrace.walk.run import Walk
-
-FIRST_FORMAT = "divtrace.first-divergence/1"
-SHOW_FORMAT = "divtrace.show/1"
-
-
-class RequestResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found for a request in one replica that served it."""
-
-    world: int
-    replica: int
-    finding: Finding | None
-    """The earliest finding of this request, or of a batch that only some ranks gave it."""
-    origin: Finding | None
-    """The finding at the head of the chain that led to it; itself if nothing earlier explains it."""
-
-
-class FirstDivergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of `first-divergence`."""
-
-    format: str = field(name="schema", default=FIRST_FORMAT)
-    tool: Tool
-    req: str
-    attempt: int | None
-    results: tuple[RequestResult, ...]
-
-    @property
-    def diverged(self) -> bool:
-        """True if the request has a finding in any replica."""
-        return any(result.finding is not None for result in self.results)
-
-
-class ShownEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a request, as every rank of its replica recorded it."""
-
-    world: int
-    replica: int
-    key: Place
-    values: dict[str, dict[str, Any] | None]
-    """By rank: the recorded fields; null on a rank that has no such record."""
-    differing: tuple[str, ...]
-    """Fields in which the ranks differ."""
-    finding: str | None
-    """Id of the finding at this event."""
-    where: dict[str, Where]
-
-
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of `show`."""
-
-    format: str = field(name="schema", default=SHOW_FORMAT)
-    tool: Tool
-    req: str
-    round: int | None
-    events: tuple[ShownEvent, ...]
 
 
 def first_divergence_of(
@@ -101,6 +45,17 @@ def first_divergence_of(
             )
         )
     return FirstDivergence(tool=Tool(__version__), req=req, attempt=attempt, results=tuple(results))
+
+
+def is_judged(walk: Walk, req: str, attempt: int | None = None) -> bool:
+    """True if all that comes before the earliest finding of a request was judged, and not only counted."""
+    for one in replicas_of(walk):
+        if not one.counted or one.scope is None:
+            continue
+        head = next((d for d in walk.roles.ordered if one.index in d.orders and concerns(d, req, attempt)), None)
+        if head is not None and head.orders[one.index].step >= one.scope.parted_steps.stop:
+            return False
+    return True
 
 
 def concerns(divergence: Divergence, req: str, attempt: int | None) -> bool:

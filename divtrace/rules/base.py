@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 RuleClass = Literal["control", "logical-layout", "shape"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One rule: a name that is stable, its class, and the page that `divtrace explain` shows.
 
     The texts are for an engineer at 3 a.m.: plain, concrete, in the words of the field.

@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from divtrace.align.groups import Group
 from divtrace.align.view import MODEL, EventKey, Site, key_of
 from divtrace.events import Event
-from divtrace.sieve.alike import has_compared, unevenly_recorded
+from divtrace.sieve.alike import has_compared, lays_alike, unevenly_recorded
 from divtrace.sieve.cursor import Cursor, NotSievableError
 from divtrace.sieve.facts import ReplicaFacts
+from divtrace.sieve.forks import Forks
 from divtrace.sieve.lane import Lane
+from divtrace.sieve.listing import EVERYTHING, Listing
 from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.requests import Requests
 from divtrace.sieve.usual import UsualLines
@@ -22,6 +24,7 @@ from divtrace.topology import ReplicaGroup, Topology
 from divtrace.trace.model import Record
 from divtrace.walk.compare import Comparison
 from divtrace.walk.run import DECISIONS
+from divtrace.walk.settings import added_by_commit
 from divtrace.walk.skips import HISTORY
 from divtrace.walk.sync import wrong_group
 
@@ -40,6 +43,7 @@ class Careful:
         operations: OperationTable,
         algorithm: str | None,
         progress: Callable[[int], None] | None = None,
+        listing: Listing = EVERYTHING,
     ) -> None:
         """Start in front of the first record of every rank."""
         self._lanes = [Lane(cursor, operations) for cursor in cursors]
@@ -49,7 +53,9 @@ class Careful:
         self._comparison = Comparison(replica)
         self._progress = progress
         self.facts = ReplicaFacts({lane.rank: lane.facts for lane in self._lanes})
-        self._requests = Requests(self.facts, algorithm, [lane.rank for lane in self._lanes])
+        ranks = [lane.rank for lane in self._lanes]
+        self._forks = Forks(replica, ranks, listing, added_by_commit(algorithm))
+        self._requests = Requests(self.facts, algorithm, ranks, self._forks)
         self._sync_ok: dict[tuple[tuple[int, ...] | None, int | None], bool] = {}
         self._uncovered: dict[tuple[int, Site], tuple[set[str], set[int]]] = {}
         self._covered: set[tuple[str, str | None, str | None]] = set()
@@ -133,6 +139,7 @@ class Careful:
     def _leave(self, lane: Lane) -> None:
         """A trace ends: around its end the walk judges what the others still recorded."""
         self._active.remove(lane)
+        self._forks.give_up()
         self._membership()
         if self._active and lane.highest is not None:
             self.facts.irregular.update(range(lane.highest - HISTORY, lane.highest + 4))
@@ -176,9 +183,15 @@ class Careful:
             self._record(one)
             lane.head = None
         if event.req is not None:
-            slots = [one.kv_slots for _, one in heads]
+            alike = [(lane, one) for lane, one in heads if lays_alike(one, event)]
+            slots = [one.kv_slots for _, one in alike]
             given = slots if any(one is not None for one in slots) else None
-            self._requests.agree(event, [lane.rank for lane, _ in heads], given)
+            self._requests.agree(event, [lane.rank for lane, _ in alike], given)
+            for lane, one in heads:
+                if not lays_alike(one, event):
+                    self._requests.alone(one, lane.rank)
+            if self._forks.followed:
+                self._forks.take([tuple(one for _, one in heads)])
 
     def _is_suspect(self, event: Event) -> bool:
         """True if the walk judges this record anyway, whatever the ranks recorded."""
@@ -214,6 +227,7 @@ class Careful:
     def _part(self, step: int, lowest: int | None = None) -> None:
         """Set the steps around `step` aside, and let the ranks meet again two steps later."""
         meet = step + 2
+        self._forks.give_up()
         self._requests.break_off(step)
         self.facts.irregular.update(range((step if lowest is None else lowest) - 2, meet + 1))
         for lane in self._active:

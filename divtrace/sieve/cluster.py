@@ -11,8 +11,9 @@ import importlib.util
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+
+import msgspec
 
 from divtrace.errors import DivtraceError, UsageError
 from divtrace.sieve.facts import RankFacts
@@ -28,8 +29,7 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True):
     """A connection to Ray; made by `connected`."""
 
     at_once: int | None
@@ -110,7 +110,7 @@ def _small(facts: RankFacts, wanted: Wanted) -> tuple[RankFacts, Wanted]:
     """The facts without the steps that nobody asks for, which are most of what there is to send."""
     first = {step: facts.first_of_step[step] for step in wanted.steps if step in facts.first_of_step}
     last = {step: facts.last_of_step[step] for step in wanted.steps if step in facts.last_of_step}
-    return replace(facts, first_of_step=first, last_of_step=last), wanted
+    return msgspec.structs.replace(facts, first_of_step=first, last_of_step=last), wanted
 
 
 def _load(what: tuple[RankFacts, Wanted]) -> list[Record]:

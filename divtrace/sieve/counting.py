@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 _MOST = 1024
 """Rounds left out at one point, or in front of the first, that are remembered should they come late."""
 
 
-@dataclass(slots=True, eq=False)
-class RoundCount:
+class RoundCount(msgspec.Struct, eq=False):
     """Rounds that have been seen; the prefill is none."""
 
     highest: int = 0
     first: int = 0
     """The round that came first; 0 for none."""
-    skipped: set[int] = field(default_factory=set)
+    skipped: set[int] = msgspec.field(default_factory=set)
     """Rounds between the first and the highest that have not come yet."""
-    early: set[int] = field(default_factory=set)
+    early: set[int] = msgspec.field(default_factory=set)
     """Rounds before the first that came after it."""
 
     def add(self, number: int) -> bool:

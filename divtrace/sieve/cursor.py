@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import BinaryIO
+
+import msgspec
 
 from divtrace.events import Event, Meta
 from divtrace.trace.compression import PARQUET, open_stream
@@ -33,8 +34,7 @@ def opened(source: Source) -> BinaryIO:
         raise NotSievableError(f"{source.name}: {reason(error)}") from error
 
 
-@dataclass(slots=True)
-class LineSpan:
+class LineSpan(msgspec.Struct):
     """From this position on, the records of one file stand on consecutive lines."""
 
     pos: int
@@ -42,8 +42,7 @@ class LineSpan:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """Where a line of a file begins, so that reading can start there."""
 
     source: Source
@@ -51,18 +50,17 @@ class Mark:
     offset: int
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(msgspec.Struct):
     """What reading one rank's files showed."""
 
-    metas: list[Meta] = field(default_factory=list)
-    bad: list[Damage] = field(default_factory=list)
-    damage: list[Damage] = field(default_factory=list)
-    unknown: dict[str, int] = field(default_factory=dict)
-    spans: list[LineSpan] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
+    metas: list[Meta] = msgspec.field(default_factory=list)
+    bad: list[Damage] = msgspec.field(default_factory=list)
+    damage: list[Damage] = msgspec.field(default_factory=list)
+    unknown: dict[str, int] = msgspec.field(default_factory=dict)
+    spans: list[LineSpan] = msgspec.field(default_factory=list)
+    marks: list[Mark] = msgspec.field(default_factory=list)
     """One every `_BETWEEN_MARKS` bytes or so, of files that are not compressed."""
-    gaps: list[int] = field(default_factory=list)
+    gaps: list[int] = msgspec.field(default_factory=list)
     lost: int = 0
     first_seq: int = -1
 

@@ -9,10 +9,13 @@ from divtrace.align.view import Site
 from divtrace.events import Event
 from divtrace.sieve.counting import RoundCount
 from divtrace.sieve.facts import ReplicaFacts
+from divtrace.sieve.forks import Forks
+from divtrace.sieve.listing import EVERYTHING
 from divtrace.sieve.plain import PlainRequest
 from divtrace.sieve.request import LiveRequest, close_round
 from divtrace.sieve.rows import Rows
 from divtrace.sieve.usual import whole_event
+from divtrace.walk.settings import added_by_commit
 
 _LINGER = 8
 """Steps after which a finished request is forgotten: its overshoot round is over by then."""
@@ -21,11 +24,14 @@ _LINGER = 8
 class Followed:
     """The live requests of a replica: plain ones, or those of any shape."""
 
-    def __init__(self, facts: ReplicaFacts, algorithm: str | None, ranks: Sequence[int]) -> None:
-        """Start without requests."""
+    def __init__(
+        self, facts: ReplicaFacts, algorithm: str | None, ranks: Sequence[int], forks: Forks | None = None
+    ) -> None:
+        """Start without requests; with `forks`, the findings of suspects are counted there."""
         self._facts = facts
         self._algorithm = algorithm
-        self._extra = 2 if algorithm is not None and algorithm.upper() == "UNO" else 1
+        self._extra = added_by_commit(algorithm)
+        self.forks = forks or Forks(None, ranks, EVERYTHING, self._extra)
         self.plain: dict[str, PlainRequest] = {}
         self.any: dict[str, LiveRequest] = {}
         self.is_plain = True
@@ -55,6 +61,7 @@ class Followed:
         if known is not None and step is not None:
             step = min(known, step)
         self._facts.suspects[req] = step if step is not None else known
+        self.forks.suspected(req)
 
     def _agree_any(self, event: Event, ranks: Sequence[int], slots: Sequence[list[int] | None] | None) -> None:
         live = self._any_of(event)

@@ -20,6 +20,7 @@ from divtrace.events import Event
 from divtrace.sieve.alike import Alike, alike_at_once, slots_of
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lane import Lane
+from divtrace.sieve.parted import hand_over
 from divtrace.sieve.quick import Quick, agrees
 from divtrace.trace.records import BadRecordError, has_long_integer, tidy_extra
 
@@ -67,6 +68,7 @@ class Lockstep(Quick):
         for lane in self._lanes:
             lane.finish()
         self.facts.missing = tuple(self._missing)
+        hand_over(self.facts, self._forks)
         return self.facts
 
     def _tell(self) -> None:
@@ -148,7 +150,7 @@ class Lockstep(Quick):
         ranks = [lane.rank for lane in lanes]
         events = _decoded(reference.lines[reference.index : reference.index + count])
         found = self._alike(events)
-        alike, given = found.count, found.slots
+        alike = found.count
         seq = reference.next_seq or 0
         agree, covered, missing = self._requests.agree, self._covered, self._missing
         facts = self.facts
@@ -186,9 +188,12 @@ class Lockstep(Quick):
             if event.comm_ranks is not None or event.src is not None:
                 self._check_sync(event)
             if event.req is not None:
-                own = event.kv_slots
-                slots = None if own is None else [own, *(other.get(done, own) for other in given)]
-                agree(event, ranks, slots)
+                (_, some, slots), *apart = found.laid(event, done, ranks)
+                agree(event, some, slots)
+                for other, which, _ in apart:
+                    self._requests.hold(other, which)
+                if self._forks.followed:
+                    self._forks.take([found.row(event, done)])
             if missing:
                 missing[:] = [name for name in missing if getattr(event, name) is None]
             later = step != facts.agreed_step and (facts.agreed_step is None or (step or 0) > facts.agreed_step)
@@ -245,6 +250,7 @@ class Lockstep(Quick):
                 theirs = [(own[0], other[1]) for own, other in zip(mine, theirs[: alike.count], strict=False)]
             slots: dict[int, list[int]] = {}
             alike.slots.append(slots)
+            alike.others.append({})
             for index in compress(range(alike.count), map(ne, mine, theirs)):
                 slot = None
                 if events[index].kv_slots is not None and mine[index][0] == theirs[index][0]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Set
+from functools import cached_property
 from itertools import accumulate
 
 import msgspec
@@ -33,20 +34,26 @@ Finish = tuple[str | None, int]
 class Neighbours:
     """The slots of one request on one rank, and when it lays them."""
 
-    def __init__(self, req: str, lays: Iterable[tuple[int, Iterable[int] | None]]) -> None:
-        """Take `seq` and slots of the records of the request."""
+    def __init__(self, req: str, lays: Callable[[], Iterable[tuple[int, Iterable[int] | None]]]) -> None:
+        """Take what gives `seq` and slots of the records of the request; it is called once, if at all."""
         self.req = req
-        self._laid: dict[int, list[int]] = {}
-        for seq, slots in lays:
-            for slot in slots or ():
-                self._laid.setdefault(slot, []).append(seq)
-        for times in self._laid.values():
-            times.sort()
+        self._lays = lays
 
-    @property
+    @cached_property
     def slots(self) -> Set[int]:
         """All of them."""
-        return self._laid.keys()
+        return frozenset(self._laid)
+
+    @cached_property
+    def _laid(self) -> dict[int, list[int]]:
+        """When each of them is laid."""
+        laid: dict[int, list[int]] = {}
+        for seq, slots in self._lays():
+            for slot in slots or ():
+                laid.setdefault(slot, []).append(seq)
+        for times in laid.values():
+            times.sort()
+        return laid
 
     def are_apart(self, claims: Iterable[Claim], finishes: Callable[[], Iterable[Finish]]) -> bool:
         """True if surely nobody else held a slot when the request laid it.
@@ -82,7 +89,7 @@ def apart_in_lines(req: str, events: Iterable[Event], blocks: Blocks) -> bool:
     Raises:
         BadRecordError: a line that counts is no record, or has no `seq`.
     """
-    own = Neighbours(req, ((_seq(event), event.kv_slots) for event in events))
+    own = Neighbours(req, lambda: ((_seq(event), event.kv_slots) for event in events))
     if not own.slots:
         return True
     claims = (
@@ -110,20 +117,24 @@ def _laying(text: bytes, end: int, slots: Set[int]) -> Iterator[Event]:
     if text.find(b"\\", 0, end) >= 0:
         yield from _every(text, end)
         return
-    first, *pieces = text[:end].split(_NAME)
-    lists = []
-    for piece in pieces:
-        list_of = _LIST.match(piece)
-        lists.append(b"" if list_of is None else list_of[1])
+    pieces = text[:end].split(_NAME)
+    # Nearly all lists stand right behind the name; what else may stand there is looked at with more care.
+    lists = [piece[2 : piece.find(b"]")] if piece.startswith(b":[") else _list_of(piece) for piece in pieces[1:]]
     try:
         decoded = _decode_lists(b"[[" + b"],[".join(lists) + b"]]") if lists else []
     except msgspec.DecodeError:
         yield from _every(text, end)
         return
-    starts = accumulate((len(piece) + len(_NAME) for piece in pieces), initial=len(first))
-    for start, given in zip(starts, decoded, strict=False):
-        if not slots.isdisjoint(given):
-            yield from _at(text, end, start)
+    hits = [at for at, given in enumerate(decoded) if not slots.isdisjoint(given)]
+    if hits:
+        ends = [*accumulate(map(len, pieces))]
+        for at in hits:
+            yield from _at(text, end, ends[at] + at * len(_NAME))
+
+
+def _list_of(piece: bytes) -> bytes:
+    found = _LIST.match(piece)
+    return b"" if found is None else found[1]
 
 
 def _matching(text: bytes, end: int, pattern: re.Pattern[bytes]) -> Iterator[Event]:

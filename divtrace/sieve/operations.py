@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from divtrace.events import Event
 from divtrace.topology import Topology
@@ -12,8 +13,7 @@ from divtrace.walk.collectives import Communicator
 Print = tuple[Any, ...]
 
 
-@dataclass(slots=True)
-class LastOperation:
+class LastOperation(msgspec.Struct):
     """The operation that a rank issued last on a communicator."""
 
     number: int
@@ -36,24 +36,23 @@ def contradicts(first: Print, later: Print) -> bool:
     return any(new is not None and new != old for old, new in zip(first, later, strict=True))
 
 
-@dataclass(slots=True)
-class OperationTable:
+class OperationTable(msgspec.Struct):
     """Open operations of one world over all of its replicas."""
 
     world: int
     topology: Topology
     present: frozenset[int]
     """Ranks that have a trace."""
-    suspects: set[tuple[Communicator, int]] = field(default_factory=set)
+    suspects: set[tuple[Communicator, int]] = msgspec.field(default_factory=set)
     """Operations in which members may differ, or that timed out."""
-    matched: set[int] = field(default_factory=set)
+    matched: set[int] = msgspec.field(default_factory=set)
     """Ranks of which some operation was matched with another rank's."""
-    _open: dict[Communicator, dict[int, int]] = field(default_factory=dict)
+    _open: dict[Communicator, dict[int, int]] = msgspec.field(default_factory=dict)
     """By number, as what and by whom an operation was issued: an index into `_kinds`."""
-    _kinds: list[tuple[Print, frozenset[int]]] = field(default_factory=list)
+    _kinds: list[tuple[Print, frozenset[int]]] = msgspec.field(default_factory=list)
     """Each once: a replica that meets others only at the end holds an operation for every step until then."""
-    _codes: dict[tuple[Print, frozenset[int]], int] = field(default_factory=dict)
-    _communicators: dict[tuple[str | None, tuple[int, ...]], tuple[Communicator, frozenset[int]]] = field(
+    _codes: dict[tuple[Print, frozenset[int]], int] = msgspec.field(default_factory=dict)
+    _communicators: dict[tuple[str | None, tuple[int, ...]], tuple[Communicator, frozenset[int]]] = msgspec.field(
         default_factory=dict
     )
 

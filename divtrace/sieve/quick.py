@@ -7,11 +7,11 @@ invariants together, at its commit. Lines of any other kind are left to the lock
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from operator import attrgetter
 
 from divtrace.events import VALUE_FIELDS, Event
-from divtrace.sieve.alike import Alike, has_compared
+from divtrace.sieve.alike import Alike, Laid, has_compared
 from divtrace.sieve.careful import Careful
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.operations import LastOperation, contradicts, fingerprint
@@ -106,6 +106,8 @@ class Quick(Careful):
             if live.contested:
                 self._requests.suspect(req, groups[req][0].step)
         self._requests.take_rounds(groups, lives)
+        if self._forks.followed:
+            self._forks.take(alike.rows(events))
         return True
 
     def _lay(self, events: Sequence[Event], alike: Alike, lives: Mapping[str, PlainRequest]) -> None:
@@ -117,7 +119,7 @@ class Quick(Careful):
             for done, event in enumerate(events)
             if event.kv_slots is not None or event.new_seq_len is not None
         ]
-        if not any(alike.others):
+        if alike.is_even:
             rows.lay_and_cut(concerned, lives, ranks, alike.slots)
             return
         for done, event in concerned:
@@ -125,48 +127,37 @@ class Quick(Careful):
             if req is None:
                 continue
             live = lives[req]
-            own = event.kv_slots
-            if own is not None:
-                rows.lay(event, live, ranks, [own, *[other.get(done, own) for other in alike.slots]])
-            if event.stage != "commit" or not live.windows:
-                continue
-            for length, some in self._lengths(event, done, alike, ranks):
-                rows.cut(live, some, length)
+            for one, some, slots in alike.laid(event, done, ranks):
+                if slots is not None:
+                    rows.lay(one, live, some, slots)
+                if one.stage == "commit" and live.windows and one.new_seq_len is not None:
+                    rows.cut(live, some, one.new_seq_len)
 
-    def _lengths(
-        self, event: Event, done: int, alike: Alike, ranks: Sequence[int]
-    ) -> Iterator[tuple[int, Sequence[int]]]:
-        """Confirmed lengths behind a commit, with the ranks that recorded each."""
-        own = {rank: others[done] for rank, others in zip(ranks[1:], alike.others, strict=False) if done in others}
-        if event.new_seq_len is not None:
-            yield event.new_seq_len, [rank for rank in ranks if rank not in own] if own else ranks
-        for rank, other in own.items():
-            if other.new_seq_len is not None:
-                yield other.new_seq_len, (rank,)
+    def _excused(self, event: Event, other: Event, number: int) -> bool:
+        """Whether another active rank's record, that is not this one's, differs in nothing that is compared.
 
-    def _excused(self, event: Event, line: bytes, number: int) -> Event | None:
-        """The record of another active rank whose line is not this one's, if nothing that is compared differs.
-
-        Or if it does, but the walk judges both anyway.
+        Or if it does, whether the walk judges both anyway.
         """
-        found = self._usual.decode([line])
-        if not found or _KEY(found[0]) != _KEY(event) or event.stage == "host":
-            return None
-        other = found[0]
+        if _KEY(other) != _KEY(event) or event.stage == "host":
+            return False
         if not self._active[number].cursor.is_own(other.rank, other.world):
-            return None
+            return False
         if (other.kv_slots is None) is not (event.kv_slots is None):
-            return None
-        if _COMPARED(other) != _COMPARED(event) and not (self._is_suspect(event) and event.stage in _ROUNDS):
-            return None
+            return False
+        if not (event.stage in _ROUNDS and self._is_suspect(event)) and _COMPARED(other) != _COMPARED(event):
+            return False
         if self._missing:
             self._record(other)
-        return other
+        return True
 
     def _take_in_order(self, events: Sequence[Event], alike: Alike) -> None:
         ranks = [lane.rank for lane in self._active]
         requests = self._requests
         known, lay, commit = requests.plain, requests.rows.lay, requests.commit_usual
+        followed = self._forks.followed
+        some: Sequence[int] = ranks
+        apart: list[Laid] = []
+        slots: Sequence[list[int] | None] | None
         step: int | None = None
         for done, event in enumerate(events):
             if event.step != step and event.stage != "host":
@@ -180,17 +171,27 @@ class Quick(Careful):
                 self._without_round(event, done, ranks)
                 continue
             live = known.get(req)
+            own = event.kv_slots
+            if not alike.is_even:
+                (_, some, slots), *apart = alike.laid(event, done, ranks)
+            elif own is not None:
+                slots = [own, *[other.get(done, own) for other in alike.slots]]
+            else:
+                slots = None
             if live is None or live.open_round != number or live.attempt != (event.attempt or 0):
                 live = requests.begin_usual(event)
-                if live is None:
-                    requests.agree(event, ranks, _slots(event, done, alike))
-                    continue
-            live.pending.append(event)
-            own = event.kv_slots
-            if own is not None:
-                lay(event, live, ranks, [own, *[other.get(done, own) for other in alike.slots]])
-            if event.stage == "commit":
-                commit(event, live, ranks)
+            if live is None:
+                requests.agree(event, some, slots)
+            else:
+                live.pending.append(event)
+                if slots is not None:
+                    lay(event, live, some, slots)
+                if event.stage == "commit":
+                    commit(event, live, some)
+            for other, which, _ in apart:
+                requests.hold(other, which)
+            if followed:
+                self._forks.take([alike.row(event, done)])
         if step is not None:
             self._leave_step(step, len(events))
 
@@ -279,8 +280,3 @@ def agrees(events: Sequence[Event], alike: Alike, done: int) -> bool:
     """False if another rank's record differs in what is compared, and is judged by the walk."""
     others = [others[done] for others in alike.others if done in others]
     return all(_COMPARED(other) == _COMPARED(events[done]) for other in others)
-
-
-def _slots(event: Event, done: int, alike: Alike) -> list[list[int] | None] | None:
-    own = event.kv_slots
-    return None if own is None else [own, *(other.get(done, own) for other in alike.slots)]

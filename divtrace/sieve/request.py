@@ -6,58 +6,37 @@ chain, one record each, nothing before a sync); any other shape goes through the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
-from divtrace.align.groups import Group
-from divtrace.align.view import key_of
 from divtrace.events import Event
-from divtrace.invariants import CHECKS
-from divtrace.invariants.base import Context
 from divtrace.sieve.counting import RoundCount
-from divtrace.trace.model import Record
-from divtrace.walk.rounds import RoundView
-from divtrace.walk.sync import overrides
+from divtrace.walk.settings import added_by_commit
 
 
-class _WholeView:
-    """A rank's view as the checks ask for it, for records between which nothing is missing."""
-
-    rank = 0
-
-    @staticmethod
-    def hole_between(first: int, last: int) -> bool:  # noqa: ARG004
-        return False
-
-    @staticmethod
-    def hole_before(record: Record) -> bool:  # noqa: ARG004
-        return False
-
-
-@dataclass(slots=True, eq=False)
-class LiveRequest:
+class LiveRequest(msgspec.Struct, eq=False):
     """One attempt of a request on ranks that agree about it."""
 
     req: str
     attempt: int
     number: int = -1
     """The older of at most two open rounds; -1 for none."""
-    events: list[Event] = field(default_factory=list)
+    events: list[Event] = msgspec.field(default_factory=list)
     later_number: int = -1
-    later_events: list[Event] = field(default_factory=list)
+    later_events: list[Event] = msgspec.field(default_factory=list)
     """A round may begin before the one before it is over: drafts are written early, commits late."""
     closed_number: int = -2
     """The last round that was checked; the next one continues it."""
-    closed_events: list[Event] = field(default_factory=list)
+    closed_events: list[Event] = msgspec.field(default_factory=list)
     closed_unusual: bool = False
     new_seq_len: int | None = None
     last_token: int | None = None
-    rounds: RoundCount = field(default_factory=RoundCount)
+    rounds: RoundCount = msgspec.field(default_factory=RoundCount)
     restarted: bool = False
     """A schedule event retracted or extended it since the last check of a round."""
     over_after: int | None = None
     """The round in which it finished; the one behind it is overshoot."""
     slot_index: int = 0
-    windows: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    windows: dict[int, tuple[int, int, int]] = msgspec.field(default_factory=dict)
     """Its last rows on each rank: first and last position, first slot if slots and positions run on by one (else -1),
     and the slots."""
     open_round: int = -1
@@ -123,7 +102,7 @@ class _Chain:
 def _holds(live: LiveRequest, chain: _Chain, number: int, extra: int) -> bool:
     """True if the invariants surely hold in a plain chain round, as far as their inputs are recorded.
 
-    False means that `_holds_exactly` has to look: padding, unknown shapes and the like are not weighed here. `extra` is
+    False means that `holds_exactly` has to look: padding, unknown shapes and the like are not weighed here. `extra` is
     what a commit adds to the accepted drafts: 1, or 2 with UNO.
     """
     prefill, layout, draft, plan = chain.prefill, chain.layout, chain.draft, chain.plan
@@ -197,43 +176,22 @@ def _accepts(accept: Event, target: Event | None, drafts: list[int] | None, veri
     return accept.bonus is None or accept.bonus == tokens[correct]
 
 
-def _holds_exactly(live: LiveRequest, number: int, events: list[Event], algorithm: str | None) -> bool:
-    """Run the walk's own checks over a round of any shape."""
-    position = 0
-    views: list[RoundView] = []
-    for part_number, part in ((live.closed_number, live.closed_events), (number, events)):
-        view = RoundView(_WholeView(), live.req, live.attempt, part_number)  # type: ignore[arg-type]
-        seen: set[object] = set()
-        for event in part:
-            key = key_of(event, event.n or 0)
-            while key in seen:
-                key = key._replace(n=key.n + 1)
-            seen.add(key)
-            view.groups.append(Group(key, {0: Record(event, position, "", 0, False)}))
-            position += 1
-        views.append(view)
-    before, now = views
-    previous = before if live.closed_number == number - 1 and before.groups else None
-    context = Context(algorithm, ())
-    if any(True for check in CHECKS for _ in check(now, previous, context)):
-        return False
-    phases: dict[object, dict[str, Group]] = {}
-    for group in now.groups:
-        phases.setdefault(group.key._replace(phase=""), {})[group.key.phase] = group
-    return not any(overrides(group, {0: now}) for group in phases.values() if len(group) > 1)
-
-
 def close_round(live: LiveRequest, number: int, events: list[Event], algorithm: str | None) -> bool:
     """Check a round that is complete and take over what the next one continues from; False if something breaks."""
     if live.closed_number != number - 1 or live.restarted:
         live.closed_number, live.closed_events, live.closed_unusual = -2, [], False
         live.new_seq_len = live.last_token = None
     chain = _Chain(number, events)
-    extra = 2 if algorithm is not None and algorithm.upper() == "UNO" else 1
+    extra = added_by_commit(algorithm)
     good = True
     if live.over_after is None or number != live.over_after + 1:
         plain = not chain.unusual and not live.closed_unusual
-        good = (plain and _holds(live, chain, number, extra)) or _holds_exactly(live, number, events, algorithm)
+        good = plain and _holds(live, chain, number, extra)
+        if not good:
+            # Most runs have plain rounds only, and never load the walk's checks.
+            from divtrace.sieve.exact import holds_exactly
+
+            good = holds_exactly(live, number, events, algorithm)
     commit, accept, prefill = chain.commit, chain.accept, chain.prefill
     live.new_seq_len = None
     live.last_token = accept.bonus if accept is not None else None

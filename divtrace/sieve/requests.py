@@ -85,7 +85,8 @@ class Requests(Followed):
             if req is None or live is None or live.contested or live.attempt or live.over_after is not None:
                 return None
             first, last = events[0].round, events[-1].round
-            if first != live.open_round and (first != live.number + 1 or live.progress != COMMITTED):
+            over = live.progress == COMMITTED
+            if first != live.open_round and (over or first != live.number) and (not over or first != live.number + 1):
                 return None
             if first != last and not _go_on(events):
                 return None
@@ -102,7 +103,7 @@ class Requests(Followed):
                     for event in part:
                         self._follow(event, self.any[req])
                     continue
-                if number != live.open_round:
+                if number != live.open_round and number != live.number:
                     live.begin(number)
                     self.count(live, number)
                 if part[-1].stage != "commit":
@@ -189,15 +190,20 @@ class Requests(Followed):
             self._decision(event, live, (rank,))
             return
         self.count(live, event.round)
-        if event.phase == "local":
+        self.hold(event, (rank,))
+
+    def hold(self, event: Event, ranks: Sequence[int]) -> None:
+        """Take in what a record of a round does to the slots that its request holds on these ranks."""
+        live = self.plain.get(event.req or "") or self.any.get(event.req or "")
+        if live is None or event.phase == "local":
             return
         if event.kv_slots is not None:
-            self.rows.lay(event, live, (rank,), (event.kv_slots,))
+            self.rows.lay(event, live, ranks, [event.kv_slots] * len(ranks))
         if event.stage == "commit":
             if event.new_seq_len is not None:
-                self.rows.cut(live, (rank,), event.new_seq_len)
+                self.rows.cut(live, ranks, event.new_seq_len)
             if event.finished:
-                self.rows.free(live, (rank,))
+                self.rows.free(live, ranks)
 
     def break_off(self, step: int | None) -> None:
         """The ranks fell out of step: check what is open, and continue nothing across the steps that follow."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,7 +10,9 @@ from divtrace.align.view import Scope, Summary
 from divtrace.events import Meta
 from divtrace.sieve.cluster import Cluster, load_on, run_on
 from divtrace.sieve.facts import RankFacts, ReplicaFacts
+from divtrace.sieve.listing import EVERYTHING, Listing
 from divtrace.sieve.operations import OperationTable
+from divtrace.sieve.parted import give_back_unconfirmed
 from divtrace.sieve.pool import run_tasks
 from divtrace.sieve.select import Wanted, load_wanted
 from divtrace.sieve.survey import RankFiles, survey
@@ -19,7 +22,8 @@ from divtrace.topology import RankGroup
 from divtrace.trace.discover import Discovery
 from divtrace.trace.model import Damage, RankId, RankTrace, Record, Traces
 from divtrace.walk.run import Walk, walk
-from divtrace.walk.world import GroupFlags, Sieved, world_topology
+from divtrace.walk.settings import GroupFlags, world_topology
+from divtrace.walk.world import Sieved
 
 _BEFORE = 2
 """Steps in front of a suspicion that are loaded with it: the last agreement and the order of events show in them."""
@@ -46,11 +50,12 @@ def sieve(
     jobs: int | None = None,
     progress: Progress | None = None,
     cluster: Cluster | None = None,
+    listing: Listing = EVERYTHING,
 ) -> Walk:
     """Walk an input of files that are in order.
 
     With a cluster its workers read all files but for their beginnings; without one this machine does, with at most
-    `jobs` processes.
+    `jobs` processes. Findings that `listing` leaves out may be counted only.
 
     Raises:
         DivtraceError: a replica's workers died.
@@ -59,7 +64,8 @@ def sieve(
     """
     with stage("survey"):
         files = survey(found.sources, run)
-        tasks = [task for world in sorted({world for world, _ in files}) for task in _tasks(world, files, flags)]
+        worlds_found = sorted({world for world, _ in files})
+        tasks = [task for world in worlds_found for task in _tasks(world, files, flags, listing)]
     with stage("sieve") as sieving:
         results = run_tasks(tasks, jobs, progress) if cluster is None else run_on(cluster, tasks, progress)
         for task, result in zip(tasks, results, strict=True):
@@ -72,17 +78,19 @@ def sieve(
         one.operations.merge(result.operations)
         one.replicas[task.replica.ranks] = result.facts
         one.wanted_steps[task.replica.ranks] = _first_steps(result.facts)
-    return _walk(found, files, worlds, flags, cluster)
+    return _walk(found, files, worlds, flags, cluster, listing)
 
 
-def _tasks(world: int, files: Mapping[RankId, RankFiles], flags: GroupFlags) -> list[ReplicaTask]:
+def _tasks(
+    world: int, files: Mapping[RankId, RankFiles], flags: GroupFlags, listing: Listing = EVERYTHING
+) -> list[ReplicaTask]:
     here = {rank: one for (w, rank), one in files.items() if w == world}
     groups = world_topology(sorted(here), {rank: tuple(one.metas) for rank, one in here.items()}, flags)
     tasks = []
     for replica in groups.replicas:
         inside = {rank: here[rank] for rank in sorted(replica.ranks) if rank in here}
         if inside:
-            tasks.append(ReplicaTask(world, replica, groups, inside, frozenset(here)))
+            tasks.append(ReplicaTask(world, replica, groups, inside, frozenset(here), listing))
     return tasks
 
 
@@ -103,6 +111,7 @@ def _walk(
     worlds: dict[int, SievedWorld],
     flags: GroupFlags,
     cluster: Cluster | None,
+    listing: Listing,
 ) -> Walk:
     """Load what is wanted and walk it; load more as long as the walk needs it."""
     loaded: dict[RankId, tuple[Wanted, RankTrace]] = {}
@@ -123,7 +132,7 @@ def _walk(
         traces = _traces(found, files, worlds, {rank: trace for rank, (_, trace) in sorted(loaded.items())})
         with stage("walk"):
             result = walk(traces, flags, {world: _sieved(one) for world, one in worlds.items()}, _missing(worlds))
-        if not _wants_more(result, worlds):
+        if not (_unconfirmed(result, worlds, listing) or _wants_more(result, worlds)):
             break
     return result
 
@@ -131,7 +140,14 @@ def _walk(
 def _wanted(sieved: SievedWorld, replica: RankGroup, facts: ReplicaFacts, one: RankFacts) -> Wanted:
     suspects = sieved.operations.suspects
     mine = frozenset((comm.name, number) for comm, number in suspects if one.rank in comm.ranks)
-    return Wanted(frozenset(facts.suspects), frozenset(sieved.wanted_steps[replica]), frozenset(one.keep), mine)
+    return Wanted(
+        frozenset(facts.suspects.keys() - facts.parted.keys()),
+        frozenset(sieved.wanted_steps[replica]),
+        frozenset(one.keep),
+        mine,
+        frozenset(facts.parted),
+        facts.parted_steps,
+    )
 
 
 def _load(
@@ -212,11 +228,20 @@ def _sieved(world: SievedWorld) -> Sieved:
             for rank, one in facts.items()
         },
         scopes={
-            ranks: Scope(frozenset(one.suspects), frozenset(world.wanted_steps[ranks]))
+            ranks: Scope(
+                frozenset(one.suspects.keys() - one.parted.keys()),
+                frozenset(world.wanted_steps[ranks]),
+                frozenset(one.parted),
+                one.parted_steps,
+            )
             for ranks, one in world.replicas.items()
         },
         requests={ranks: one.requests for ranks, one in world.replicas.items()},
         partial={ranks: one.partial for ranks, one in world.replicas.items()},
+        counted={
+            ranks: dict(sum((Counter(counted.behind) for counted in one.parted.values()), Counter()))
+            for ranks, one in world.replicas.items()
+        },
         agreed_steps={ranks: one.agreed_step for ranks, one in world.replicas.items()},
         agreed=frozenset(ranks for ranks, one in world.replicas.items() if one.agreed),
         last_numbers={
@@ -232,6 +257,18 @@ def _missing(worlds: Mapping[int, SievedWorld]) -> tuple[str, ...]:
     lists: Sequence[tuple[str, ...]] = [one.missing for world in worlds.values() for one in world.replicas.values()]
     everywhere = set(lists[0]).intersection(*lists[1:]) if lists else set()
     return tuple(name for name in (lists[0] if lists else ()) if name in everywhere)
+
+
+def _unconfirmed(result: Walk, worlds: dict[int, SievedWorld], listing: Listing) -> bool:
+    """Give requests back to the walk that it does not count like the sieve; True if there are any."""
+    found = False
+    for world in result.worlds:
+        replicas = worlds[world.world].replicas
+        for replica in world.replicas:
+            facts = replicas.get(replica.replica.ranks)
+            if facts is not None and give_back_unconfirmed(facts, replica, listing):
+                found = True
+    return found
 
 
 def _wants_more(result: Walk, worlds: dict[int, SievedWorld]) -> bool:

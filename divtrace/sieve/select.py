@@ -32,6 +32,14 @@ class Wanted:
     positions: frozenset[int]
     operations: frozenset[tuple[str | None, int]]
     """Communicator name and number."""
+    parted: frozenset[str] = frozenset()
+    """Requests of which only the records of some steps are wanted, namely `parted_steps`."""
+    parted_steps: range = range(0)
+
+    @property
+    def steps_to_read(self) -> frozenset[int]:
+        """Steps of which something is wanted."""
+        return self.steps.union(self.parted_steps) if self.parted else self.steps
 
     @property
     def needles(self) -> list[bytes] | None:
@@ -47,7 +55,7 @@ class Wanted:
 def needs_reading(facts: RankFacts, wanted: Wanted) -> bool:
     """False if what is wanted of a rank is still at hand."""
     at_hand = {record.pos for record in facts.kept}
-    return bool(wanted.requests or wanted.steps or wanted.operations or wanted.positions - at_hand)
+    return bool(wanted.requests or wanted.steps or wanted.operations or wanted.parted or wanted.positions - at_hand)
 
 
 def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
@@ -129,7 +137,7 @@ def _position_ranges(facts: RankFacts, wanted: Wanted, positions: Set[int]) -> l
     found = [(pos, pos) for pos in positions]
     first, last = facts.first_of_step, facts.last_of_step
     # A step's records may stand among those of the steps beside it: drafts are written early, commits late.
-    found += [(first[step], last.get(step, first[step])) for step in wanted.steps if step in first]
+    found += [(first[step], last.get(step, first[step])) for step in wanted.steps_to_read if step in first]
     merged: list[tuple[int, int]] = []
     for low, high in sorted(found):
         if merged and low <= merged[-1][1] + 1:
@@ -183,5 +191,7 @@ def _is_wanted(event: Event, pos: int, wanted: Wanted) -> bool:
     if pos in wanted.positions or (event.req is not None and event.req in wanted.requests):
         return True
     if event.step is not None and event.step in wanted.steps and event.stage != "host":
+        return True
+    if event.step is not None and event.step in wanted.parted_steps and event.req in wanted.parted:
         return True
     return event.stage == "collective" and (event.comm, event.comm_seq) in wanted.operations

@@ -15,27 +15,26 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from divtrace.align.groups import Group
-from divtrace.align.view import key_of
 from divtrace.events import Event, Kind, Meta, extra_kind
+from divtrace.report.answers import FirstDivergence, RequestResult
 from divtrace.report.model import Tool
-from divtrace.report.request import FirstDivergence, RequestResult
 from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.neighbours import apart_in_lines
 from divtrace.sieve.requests import Requests
 from divtrace.sieve.survey import RankFiles, survey
+from divtrace.sieve.usual import decode_usual
 from divtrace.topology import ReplicaGroup, Topology
 from divtrace.trace.compression import open_stream
 from divtrace.trace.discover import Discovery, Source
-from divtrace.trace.model import Record
 from divtrace.trace.records import BadRecordError, decode_line
 from divtrace.version import __version__
-from divtrace.walk.config import setting
-from divtrace.walk.sync import wrong_group
-from divtrace.walk.world import GroupFlags, world_topology
+from divtrace.walk.settings import GroupFlags, setting, world_topology
 
 _BLOCK = 1 << 18
+"""Bytes that are searched at a time."""
+_SMALL_BLOCK = 1 << 16
+"""Bytes that are taken apart at a time: the parts should stay in the cache."""
 _COMPARED = (Kind.CONTROL, Kind.LAYOUT, Kind.SHAPE)
 _NOT_COMPARED = (
     *("kind", "world", "rank", "seq", "ts", "kv_slots", "pool_index", "pool_free", "decided_on", "margin"),
@@ -57,7 +56,8 @@ def without_finding(
         TopologyError: sizes do not divide.
     """
     try:
-        files = survey(found.sources, run)
+        footers: dict[str, Any] = {}
+        files = survey(found.sources, run, footers)
         results = []
         first = 0
         for world in sorted({world for world, _ in files}):
@@ -65,7 +65,7 @@ def without_finding(
             groups = world_topology(sorted(here), {rank: tuple(one.metas) for rank, one in here.items()}, flags)
             for index, one in enumerate(groups.replicas, first):
                 inside = {rank: here[rank] for rank in sorted(one.ranks) if rank in here}
-                if replica in (None, index) and inside and _serves(world, inside, one, groups, req):
+                if replica in (None, index) and inside and _serves(world, inside, one, groups, req, footers):
                     results.append(RequestResult(world=world, replica=index, finding=None, origin=None))
             first += len(groups.replicas)
     except (UnsureError, NotSievableError, BadRecordError, OSError):
@@ -75,7 +75,14 @@ def without_finding(
     return FirstDivergence(tool=Tool(__version__), req=req, attempt=attempt, results=tuple(results))
 
 
-def _serves(world: int, files: Mapping[int, RankFiles], replica: ReplicaGroup, groups: Topology, req: str) -> bool:
+def _serves(
+    world: int,
+    files: Mapping[int, RankFiles],
+    replica: ReplicaGroup,
+    groups: Topology,
+    req: str,
+    footers: Mapping[str, Any],
+) -> bool:
     """Whether a replica served the request.
 
     Raises:
@@ -85,7 +92,7 @@ def _serves(world: int, files: Mapping[int, RankFiles], replica: ReplicaGroup, g
     if any(one.parquet for one in files.values()):
         from divtrace.sieve.columnar.single import check_columns
 
-        return check_columns(world, files, replica, groups, setting(metas, "algorithm"), req)
+        return check_columns(world, files, replica, groups, setting(metas, "algorithm"), req, footers)
     events = {rank: list(_events(rank, world, one, req)) for rank, one in files.items()}
     if not any(events.values()):
         return False
@@ -113,15 +120,14 @@ def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algori
     for row in zip(*columns, strict=True):
         event = row[0]
         slots = [one.kv_slots for one in row]
+        compared, extra = _compared(event), compared_extra(event)
         if event.comm_ranks is not None or event.src is not None:
             key = (event.stage, None if event.comm_ranks is None else tuple(event.comm_ranks), event.src)
             if key not in good:
-                group = Group(key_of(event, 0), {rank: Record(event, 0, "", 0, False) for rank in ranks})
-                if wrong_group(group, groups) is not None:
-                    raise UnsureError
+                _check_group(event, ranks, groups)
                 good.add(key)
         for one in row[1:]:
-            if _compared(one) != _compared(event) or compared_extra(one) != compared_extra(event):
+            if _compared(one) != compared or compared_extra(one) != extra:
                 raise UnsureError
         if event.req == req and event.stage not in ("collective", "host"):
             requests.agree(event, ranks, slots if any(one is not None for one in slots) else None)
@@ -130,9 +136,23 @@ def check_events(events: Mapping[int, Sequence[Event]], groups: Topology, algori
         raise UnsureError
 
 
+def _check_group(event: Event, ranks: Sequence[int], groups: Topology) -> None:
+    """Raise UnsureError if a sync did not go over the sync group of these ranks, all of which recorded it alike."""
+    from divtrace.align.groups import Group
+    from divtrace.align.view import key_of
+    from divtrace.trace.model import Record
+    from divtrace.walk.sync import wrong_group
+
+    group = Group(key_of(event, 0), {rank: Record(event, 0, "", 0, False) for rank in ranks})
+    if wrong_group(group, groups) is not None:
+        raise UnsureError
+
+
 def compared_extra(event: Event) -> dict[str, Any]:
     """The keys of `extra` that are compared; the values as JSON, in which a bool is no number."""
-    found = {key: msgspec.json.encode(value) for key, value in (event.extra or {}).items()}
+    if not event.extra:
+        return {}
+    found = {key: msgspec.json.encode(value) for key, value in event.extra.items()}
     return {key: found[key] for key in sorted(found) if extra_kind(key) in _COMPARED}
 
 
@@ -143,51 +163,68 @@ def _events(rank: int, world: int, files: RankFiles, req: str) -> Iterator[Event
         UnsureError: a line that may be one of them is damaged, or not in order.
     """
     before = -1
+    needle = msgspec.json.encode(req)
     for source in files.sources:
-        for line in _lines(source, msgspec.json.encode(req)[1:-1]):
+        for text, end in _blocks(source, _BLOCK):
+            for record in _decoded(_lines(text, end, needle)):
+                if isinstance(record, Meta) or record is None:
+                    continue
+                if record.req != req and (record.req is not None or req not in (record.batch or ())):
+                    continue
+                if record.seq is None or record.seq <= before:
+                    raise UnsureError
+                if record.rank not in (None, rank) or record.world not in (None, world):
+                    raise UnsureError
+                before = record.seq
+                yield record
+
+
+def _decoded(lines: list[bytes]) -> Iterator[Event | Meta | None]:
+    """The records of lines, the usual ones at once.
+
+    Raises:
+        UnsureError: a line is damaged.
+    """
+    at = 0
+    while at < len(lines):
+        usual = decode_usual(lines[at:])
+        yield from usual
+        at += len(usual)
+        if at < len(lines):
             try:
-                record, _ = decode_line(line)
+                record, _ = decode_line(lines[at])
             except BadRecordError as error:
                 raise UnsureError from error
-            if isinstance(record, Meta) or record is None:
-                continue
-            if record.req != req and (record.req is not None or req not in (record.batch or ())):
-                continue
-            if record.seq is None or record.seq <= before:
-                raise UnsureError
-            if record.rank not in (None, rank) or record.world not in (None, world):
-                raise UnsureError
-            before = record.seq
             yield record
+            at += 1
 
 
-def _lines(source: Source, needle: bytes) -> Iterator[bytes]:
-    """The lines of a file that hold a text, or any escape, which may stand for a part of it."""
-    for text, end in _blocks(source):
-        if text.find(b"\\", 0, end) >= 0:
-            yield from (line for line in text[:end].split(b"\n") if b"\\" in line or needle in line)
-            continue
-        at = text.find(needle, 0, end)
-        while at >= 0:
-            start = text.rfind(b"\n", 0, at) + 1
-            stop = text.find(b"\n", at, end)
-            stop = end if stop < 0 else stop
-            yield text[start:stop]
-            at = text.find(needle, stop, end)
+def _lines(text: bytes, end: int, needle: bytes) -> list[bytes]:
+    """The lines of a block that hold a text, or any escape, which may stand for a part of it."""
+    if text.find(b"\\", 0, end) >= 0:
+        return [line for line in text[:end].split(b"\n") if b"\\" in line or needle in line]
+    lines = []
+    at = text.find(needle, 0, end)
+    while at >= 0:
+        stop = text.find(b"\n", at, end)
+        stop = end if stop < 0 else stop
+        lines.append(text[text.rfind(b"\n", 0, at) + 1 : stop])
+        at = text.find(needle, stop, end)
+    return lines
 
 
 def _rank_blocks(sources: Sequence[Source]) -> Iterator[tuple[bytes, int]]:
     for source in sources:
-        yield from _blocks(source)
+        yield from _blocks(source, _SMALL_BLOCK)
 
 
-def _blocks(source: Source) -> Iterator[tuple[bytes, int]]:
-    """A file in blocks: bytes, and how many of them are whole lines."""
+def _blocks(source: Source, size: int) -> Iterator[tuple[bytes, int]]:
+    """A file in blocks of about this size, if it is not compressed: bytes, and how many of them are whole lines."""
     with source.open() as file:
         stream = open_stream(file, source.size)
         if stream.plain and source.size is not None:
             file.seek(0)
-            yield from _plain_blocks(file)
+            yield from _plain_blocks(file, size)
             return
         rest = b""
         for chunk in stream:
@@ -198,9 +235,8 @@ def _blocks(source: Source) -> Iterator[tuple[bytes, int]]:
         yield rest, len(rest)
 
 
-def _plain_blocks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+def _plain_blocks(file: BinaryIO, size: int) -> Iterator[tuple[bytes, int]]:
     """The line that a block breaks off in is read again, which is cheaper than putting blocks together."""
-    size = _BLOCK
     while text := file.read(size):
         end = text.rfind(b"\n") + 1 if len(text) == size else len(text)
         if not end:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from divtrace.events import Event, Meta
 from divtrace.sieve.cursor import NotSievableError
@@ -15,20 +17,18 @@ from divtrace.trace.provenance import InputFacts
 from divtrace.trace.records import BadRecordError, decode_line
 
 
-@dataclass(slots=True)
-class RankFiles:
+class RankFiles(msgspec.Struct):
     """The files of one rank in the order of their first `seq`, and the metas that stand in front of their records."""
 
-    sources: list[Source] = field(default_factory=list)
-    metas: list[Meta] = field(default_factory=list)
+    sources: list[Source] = msgspec.field(default_factory=list)
+    metas: list[Meta] = msgspec.field(default_factory=list)
     parquet: int = 0
     """How many of the files are Parquet."""
-    facts: list[InputFacts] = field(default_factory=list)
+    facts: list[InputFacts] = msgspec.field(default_factory=list)
     """What converted files say of their input."""
 
 
-@dataclass(slots=True)
-class _Start:
+class _Start(msgspec.Struct):
     source: Source
     rank: RankId
     seq: int
@@ -37,14 +37,16 @@ class _Start:
     facts: InputFacts | None = None
 
 
-def survey(sources: Iterable[Source], run: str | None) -> dict[RankId, RankFiles]:
-    """The files by rank.
+def survey(
+    sources: Iterable[Source], run: str | None, footers: dict[str, Any] | None = None
+) -> dict[RankId, RankFiles]:
+    """The files by rank; `footers` takes the metadata of Parquet files by their paths.
 
     Raises:
         NotSievableError: a file is compressed Parquet, damaged at its start, of an unknown rank, or without `seq`; or
             the files belong to several runs.
     """
-    starts = [_start(source) for source in sources]
+    starts = [_start(source, footers) for source in sources]
     runs = {meta.run for start in starts for meta in start.metas if meta.run is not None}
     if len(runs) > 1 or (run is not None and runs and run not in runs):
         raise NotSievableError("several runs")
@@ -59,7 +61,7 @@ def survey(sources: Iterable[Source], run: str | None) -> dict[RankId, RankFiles
     return dict(sorted(found.items()))
 
 
-def _start(source: Source) -> _Start:
+def _start(source: Source, footers: dict[str, Any] | None) -> _Start:
     metas: list[Meta] = []
     try:
         with source.open() as file:
@@ -67,7 +69,7 @@ def _start(source: Source) -> _Start:
             if stream.peek(4) == PARQUET and stream.plain and source.size is not None:
                 from divtrace.sieve.columnar.survey import parquet_start
 
-                rank, seq, metas, facts = parquet_start(source)
+                rank, seq, metas, facts = parquet_start(source, footers)
                 return _Start(source, rank, seq, metas, is_parquet=True, facts=facts)
             if source.size is None or stream.peek(4) == PARQUET:
                 raise NotSievableError(f"{source.name} is a pipe, or compressed Parquet")

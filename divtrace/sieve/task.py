@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from divtrace.align.steps import packed
 from divtrace.events import Meta
 from divtrace.sieve.cursor import Cursor, NotSievableError
 from divtrace.sieve.facts import ReplicaFacts
+from divtrace.sieve.listing import EVERYTHING, Listing
 from divtrace.sieve.lockstep import Lockstep
 from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.survey import RankFiles
 from divtrace.timing import Clock, Cost
 from divtrace.topology import ReplicaGroup, Topology
-from divtrace.walk.config import setting, token_key
+from divtrace.walk.settings import setting, token_key
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaTask:
+class ReplicaTask(msgspec.Struct, frozen=True):
     """One replica to be sieved."""
 
     world: int
@@ -28,6 +29,7 @@ class ReplicaTask:
     """By rank, of those that have a trace."""
     present: frozenset[int]
     """All ranks of the world that have a trace."""
+    listing: Listing = EVERYTHING
 
     @property
     def name(self) -> str:
@@ -41,8 +43,7 @@ class ReplicaTask:
         return sum(source.size or 0 for one in self.files.values() for source in one.sources)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaResult:
+class ReplicaResult(msgspec.Struct, frozen=True):
     """What the sieve found in one replica."""
 
     facts: ReplicaFacts
@@ -75,7 +76,8 @@ def sieve_replica(task: ReplicaTask, progress: Callable[[int], None] | None = No
         facts = sieve_columns(task, table, setting(metas, "algorithm"), progress)
     else:
         cursors = [Cursor(task.world, rank, task.files[rank].sources) for rank in ranks]
-        lockstep = Lockstep(cursors, task.replica, task.topology, table, setting(metas, "algorithm"), progress)
+        algorithm = setting(metas, "algorithm")
+        lockstep = Lockstep(cursors, task.replica, task.topology, table, algorithm, progress, task.listing)
         facts = lockstep.run()
     if facts.stepless:
         raise NotSievableError("something without a step needs judging")

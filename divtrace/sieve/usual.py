@@ -106,6 +106,14 @@ class UsualLines:
                 self.fields.update(names)
 
 
+_of_any = UsualLines()
+
+
+def decode_usual(lines: Sequence[bytes]) -> list[Event]:
+    """The records of the first lines, up to one that is not usual, for those that keep no `UsualLines` of their own."""
+    return _of_any.decode(lines)
+
+
 def whole_event(event: Event) -> Event:
     """The same record with all fields."""
     if type(event) is Event:

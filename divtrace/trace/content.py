@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from divtrace.events import Event, Meta
 from divtrace.trace.discover import Source
@@ -13,39 +14,37 @@ from divtrace.trace.order import Part
 from divtrace.trace.provenance import Provenance
 
 
-@dataclass(slots=True)
-class FileContent:
+class FileContent(msgspec.Struct):
     """What one file adds to the input."""
 
     name: str
-    parts: dict[RankId, Part] = field(default_factory=dict)
-    loose_metas: list[tuple[PlacedMeta, int | None, int | None]] = field(default_factory=list)
+    parts: dict[RankId, Part] = msgspec.field(default_factory=dict)
+    loose_metas: list[tuple[PlacedMeta, int | None, int | None]] = msgspec.field(default_factory=list)
     """Metas that fit no record of the file, each with the rank and the world that it speaks of."""
-    shared_metas: list[Meta] = field(default_factory=list)
+    shared_metas: list[Meta] = msgspec.field(default_factory=list)
     """Metas that hold for every rank of the file."""
-    formats: set[str] = field(default_factory=set)
-    runs: set[str] = field(default_factory=set)
-    bad: list[Damage] = field(default_factory=list)
-    damage: list[Damage] = field(default_factory=list)
-    unknown: dict[str, int] = field(default_factory=dict)
-    conversions: list[Provenance] = field(default_factory=list)
+    formats: set[str] = msgspec.field(default_factory=set)
+    runs: set[str] = msgspec.field(default_factory=set)
+    bad: list[Damage] = msgspec.field(default_factory=list)
+    damage: list[Damage] = msgspec.field(default_factory=list)
+    unknown: dict[str, int] = msgspec.field(default_factory=dict)
+    conversions: list[Provenance] = msgspec.field(default_factory=list)
     """What the file says of its conversion, if it is a converted one."""
     other_run: bool = False
     """The file belongs to another run than the one asked for; nothing of it counts."""
 
 
-@dataclass(slots=True)
-class _Segment:
+class _Segment(msgspec.Struct):
     """Records for which the same metas hold: in JSON Lines those behind a meta line, in Parquet the whole file."""
 
     rank: int | None = None
     world: int | None = None
     run: str | None = None
-    worlds: dict[int, int] = field(default_factory=dict)
+    worlds: dict[int, int] = msgspec.field(default_factory=dict)
     """In Parquet, the world of each rank that the metas name one for."""
-    events: list[Event] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    metas: list[PlacedMeta] = field(default_factory=list)
+    events: list[Event] = msgspec.field(default_factory=list)
+    lines: list[int] = msgspec.field(default_factory=list)
+    metas: list[PlacedMeta] = msgspec.field(default_factory=list)
 
     def behind(self, placed: PlacedMeta) -> _Segment:
         """The segment that starts at a further meta line; a meta of another rank inherits nothing."""

@@ -7,9 +7,10 @@ import os
 import re
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
+
+import msgspec
 
 from divtrace.errors import UsageError
 from divtrace.trace.model import Damage
@@ -18,8 +19,7 @@ _TRACE_NAME = re.compile(r"\.(jsonl|ndjson|parquet)(\.gz|\.zst)?$", re.IGNORECAS
 _RANK_IN_NAME = re.compile(r"rank[_-]?([0-9]{1,9})", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """One trace file, before it is read."""
 
     path: str
@@ -44,28 +44,26 @@ class Source:
         return found.pop() if len(found) == 1 else None
 
 
-@dataclass(slots=True)
-class Discovery:
+class Discovery(msgspec.Struct):
     """The trace files of an input, sorted by name."""
 
-    sources: list[Source] = field(default_factory=list)
+    sources: list[Source] = msgspec.field(default_factory=list)
     ignored_files: int = 0
-    damage: list[Damage] = field(default_factory=list)
-    others: dict[str, Path] = field(default_factory=dict)
+    damage: list[Damage] = msgspec.field(default_factory=list)
+    others: dict[str, Path] = msgspec.field(default_factory=dict)
     """Regular files that are no traces by their name, by the name for the report: what may be evidence."""
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(msgspec.Struct):
     """Paths found so far; what a path is called can be told only when all arguments are known."""
 
-    traces: list[str] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)
-    failed: list[tuple[str, str]] = field(default_factory=list)
+    traces: list[str] = msgspec.field(default_factory=list)
+    ignored: list[str] = msgspec.field(default_factory=list)
+    failed: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """(path, what is wrong) of directories that cannot be listed and files that cannot be looked at."""
-    linked: list[str] = field(default_factory=list)
+    linked: list[str] = msgspec.field(default_factory=list)
     """Directories behind symbolic links, visited last so that real names win."""
-    visited: set[tuple[int, int]] = field(default_factory=set)
+    visited: set[tuple[int, int]] = msgspec.field(default_factory=set)
     """(device, inode) of every directory visited: links may form loops."""
 
     def directory(self, path: str) -> None:

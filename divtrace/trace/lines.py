@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from divtrace.trace.compression import Bytes, StreamDamage
 
@@ -16,8 +17,7 @@ TOO_LONG = b"\0 line too long"
 """Stands in `Lines.lines`, as this very object, for a line longer than LONGEST."""
 
 
-@dataclass(slots=True)
-class Lines:
+class Lines(msgspec.Struct):
     """Consecutive lines of a file, without their line breaks."""
 
     first: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -30,8 +29,7 @@ class Record(msgspec.Struct, gc=False):
     is_row: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     """One bad line or damaged file. `line` is None where the file as a whole is meant."""
 
     file: str
@@ -39,8 +37,7 @@ class Damage:
     what: str
 
 
-@dataclass(slots=True)
-class RankTrace:
+class RankTrace(msgspec.Struct):
     """The whole trace of one rank, from all of its files."""
 
     id: RankId
@@ -70,8 +67,7 @@ class RankTrace:
         return merged
 
 
-@dataclass(slots=True)
-class Traces:
+class Traces(msgspec.Struct):
     """The whole input."""
 
     ranks: dict[RankId, RankTrace]
@@ -93,27 +89,25 @@ class Traces:
     """Metas without a rank, and metas of ranks that have no record."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedMeta:
+class PlacedMeta(msgspec.Struct, frozen=True):
     """A meta record and its line; None for the metadata of a Parquet file, which stands above all rows."""
 
     line: int | None
     meta: Meta
 
 
-@dataclass(slots=True)
-class Block:
+class Block(msgspec.Struct):
     """Consecutive lines (or rows) of one file, decoded: what a reader yields."""
 
     events: list[Event]
     lines: Sequence[int]
     """The line of each event, rising; as long as `events`."""
-    metas: list[PlacedMeta] = field(default_factory=list)
-    bad: list[Damage] = field(default_factory=list)
+    metas: list[PlacedMeta] = msgspec.field(default_factory=list)
+    bad: list[Damage] = msgspec.field(default_factory=list)
     """Lines that are no record, each with its line."""
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[Damage] = msgspec.field(default_factory=list)
     """Damage of the file as a whole, which is no bad line."""
-    unknown: dict[str, int] = field(default_factory=dict)
+    unknown: dict[str, int] = msgspec.field(default_factory=dict)
     is_row: bool = False
     """`lines` are rows of a Parquet file."""
     provenance: Provenance | None = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import groupby, pairwise
+
+import msgspec
 
 from divtrace.events import Meta
 from divtrace.trace.model import Damage, PlacedMeta, RankId, RankTrace, Record, canonical
@@ -15,20 +16,18 @@ _SHARED_KEYS = ("format", "run", "engine", "algorithm", "device", "backend", "pa
 """What all metas of one rank have to agree in; world and rank do by construction."""
 
 
-@dataclass(slots=True)
-class Part:
+class Part(msgspec.Struct):
     """What one file holds of one rank."""
 
     file: str
-    records: list[Record] = field(default_factory=list)
+    records: list[Record] = msgspec.field(default_factory=list)
     """In line order; empty if the file has only metas for the rank."""
-    metas: list[PlacedMeta] = field(default_factory=list)
-    bad_lines: list[int] = field(default_factory=list)
+    metas: list[PlacedMeta] = msgspec.field(default_factory=list)
+    bad_lines: list[int] = msgspec.field(default_factory=list)
     """Unreadable lines of the file, sorted; an event of any of its ranks may have stood there."""
 
 
-@dataclass(slots=True)
-class Assembled:
+class Assembled(msgspec.Struct):
     """A rank's trace and what became evident while putting it in order."""
 
     trace: RankTrace

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -93,6 +92,8 @@ def spooled(stream: Iterable[bytes], limit: int = 64 << 20) -> BinaryIO:
     Raises:
         StreamDamage: the stream is broken; a Parquet file without its end is of no use.
     """
+    import tempfile
+
     file = tempfile.SpooledTemporaryFile(max_size=limit)  # noqa: SIM115 - handed to the caller
     try:
         for chunk in stream:

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import msgspec
 
-from divtrace.events import INTEGER_MAX, INTEGER_MIN, Event, Meta
+from divtrace.events import FIELDS, INTEGER_MAX, INTEGER_MIN, Event, Meta
 
 EVENT_FIELDS = frozenset(Event.__struct_fields__)
 
-_HINTS = get_type_hints(Event)
-_INTEGERS = tuple(name for name, hint in _HINTS.items() if int in get_args(hint))
-_INTEGER_LISTS = tuple(name for name, hint in _HINTS.items() if list[int] in get_args(hint))
+_INTEGERS = tuple(field.name for types in (("int", "number"), ("[int]",)) for field in FIELDS if field.type in types)
 
 _AS_DIGIT = bytes.maketrans(b"-123456789", b"0000000000")
 _LONG = b"0" * 20
 
 _LONGEST_REASON = 200
-_NO_NUMBER = re.compile(rb"[:,\[]\s*-?(NaN|Infinity)\b")
-_WRONG_TYPE = re.compile(r"Expected `(?P<want>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
-_NOT_IN_LIST = re.compile(r"Invalid enum value (?P<got>.*) - at `\$\.(?P<path>.*)`$", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(?P<path>\w+)`")
+# Compiled when they are used first: most processes meet no bad record.
+_NO_NUMBER = rb"[:,\[]\s*-?(NaN|Infinity)\b"
+_WRONG_TYPE = r"(?s)Expected `(?P<want>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `\$\.?(?P<path>.*)`)?$"
+_NOT_IN_LIST = r"(?s)Invalid enum value (?P<got>.*) - at `\$\.(?P<path>.*)`$"
+_MISSING = r"Object missing required field `(?P<path>\w+)`"
 
 _decode_event = msgspec.json.Decoder(Event).decode
 _decode_meta = msgspec.json.Decoder(Meta).decode
@@ -43,7 +42,7 @@ def check_integers(record: Event | Meta) -> None:
     if isinstance(record, Meta):
         names: Iterable[str] = record.__struct_fields__
     else:
-        names = (*_INTEGERS, *_INTEGER_LISTS, "extra")
+        names = (*_INTEGERS, "extra")
     for name in names:
         value = getattr(record, name)
         if value is not None and not _in_range(value):
@@ -141,7 +140,7 @@ def _why(line: bytes, error: Exception) -> str:
         line.decode()
     except UnicodeDecodeError as invalid:
         return f"not valid UTF-8 at byte {invalid.start + 1}"
-    if found := _NO_NUMBER.search(line):
+    if found := re.search(_NO_NUMBER, line):
         return f"{found[1].decode()} is no JSON number"
     text = str(error)
     if "truncated" in text:
@@ -152,13 +151,13 @@ def _why(line: bytes, error: Exception) -> str:
 def why_invalid(error: msgspec.ValidationError) -> str:
     """Why a record does not fit the format, from the words of msgspec."""
     text = str(error)
-    if found := _WRONG_TYPE.match(text):
+    if found := re.match(_WRONG_TYPE, text):
         if found["path"] is None:
             return f"not a JSON object but {_named(found['got'])}"
         what = f"wrong type: `{found['path']}` is {_named(found['got'])}, not {_named(found['want'])}"
-    elif found := _NOT_IN_LIST.match(text):
+    elif found := re.match(_NOT_IN_LIST, text):
         what = f"unknown `{found['path']}`: {found['got']}"
-    elif found := _MISSING.match(text):
+    elif found := re.match(_MISSING, text):
         what = f"`{found['path']}` is missing"
     else:
         what = text

@@ -11,8 +11,9 @@ import io
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO, cast
+
+import msgspec
 
 from divtrace.errors import UsageError
 from divtrace.trace.discover import Discovery, Source, is_trace_name
@@ -28,8 +29,7 @@ _REQUEST_ID = re.compile(r"\s*\(Request ID: [^)]*\)")
 """Differs with every request, and would make two reports of one input differ."""
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(msgspec.Struct, frozen=True):
     """An object or a prefix of keys."""
 
     scheme: str
@@ -109,13 +109,13 @@ def _look(argument: Location, traces: dict[Location, int], ignored: set[Location
     info = system.get_file_info(argument.path)
     if info.type == FileType.File:
         traces[argument] = info.size
-        return replace(argument, key=posixpath.dirname(argument.key))
+        return msgspec.structs.replace(argument, key=posixpath.dirname(argument.key))
     if info.type == FileType.NotFound:
         raise FileNotFoundError(2, "there is no such object, and none below it")
     for entry in system.get_file_info(FileSelector(argument.path, recursive=True)):
         if entry.type != FileType.File:
             continue
-        location = replace(argument, key=entry.path.partition("/")[2])
+        location = msgspec.structs.replace(argument, key=entry.path.partition("/")[2])
         if is_trace_name(location.key):
             traces[location] = entry.size
         else:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from divtrace.waits.model import RankKey
 
 Rule = Literal["collective-order", "collective-shape"]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """One attribute in which the ranks differ."""
 
     field: str
@@ -21,8 +21,7 @@ class Difference:
     values: Mapping[RankKey, Hashable]
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
+class Disagreement(msgspec.Struct, frozen=True):
     """One numbered operation of one communicator at which the ranks that issued it differ."""
 
     number: int

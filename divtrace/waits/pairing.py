@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 LOOK_AHEAD = 64
 """Numbers behind the first visible difference that must fit the shifted order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(msgspec.Struct, frozen=True):
     """From `earliest` on, one rank's operations carry numbers that are off by one.
 
     Operations of equal op and size hide the wrong pairing, so the place is a range: somewhere from `earliest` to

@@ -9,14 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from divtrace.waits.components import components
 from divtrace.waits.model import Progress, RankKey, Wait
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
+class Crossing(msgspec.Struct, frozen=True):
     """A crossed order: ranks that wait for each other, with the operation on every edge of the shortest cycle."""
 
     ranks: tuple[RankKey, ...]
@@ -24,8 +24,7 @@ class Crossing:
     """From the lowest rank around to itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(msgspec.Struct, frozen=True):
     """One group of ranks that wait for nobody outside it, although others wait for them; each is a stall of its own."""
 
     awaited: tuple[RankKey, ...]
@@ -34,8 +33,7 @@ class Stall:
     crossing: Crossing | None
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
+class Waits(msgspec.Struct, frozen=True):
     """The answer: nobody here is called a culprit, only waited for."""
 
     behind: tuple[RankKey, ...]

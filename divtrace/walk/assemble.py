@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from divtrace.align.groups import Group
 from divtrace.invariants.base import Break
-from divtrace.rules import INVARIANT_ORDER, rule_class
-from divtrace.rules.base import RuleClass
 from divtrace.trace.model import Record
 from divtrace.walk import odd
 from divtrace.walk.compare import COMPARED, Difference
 from divtrace.walk.divergence import Divergence
 from divtrace.walk.sync import Override, WrongGroup
 
+if TYPE_CHECKING:
+    from divtrace.rules.base import RuleClass
 
-@dataclass(slots=True)
-class Evidence:
+
+class Evidence(msgspec.Struct):
     """Everything that speaks against one event of one replica."""
 
     group: Group
@@ -26,10 +27,10 @@ class Evidence:
     wrong_group: WrongGroup | None = None
     override: Override | None = None
     ineffective: bool = False
-    differences: list[Difference] = field(default_factory=list)
-    skipped: dict[int, int] = field(default_factory=dict)
+    differences: list[Difference] = msgspec.field(default_factory=list)
+    skipped: dict[int, int] = msgspec.field(default_factory=dict)
     """Ranks that lack the event, with the position of the record that shows they went past it."""
-    breaks: list[Break] = field(default_factory=list)
+    breaks: list[Break] = msgspec.field(default_factory=list)
     source: int | None = None
 
     def rules(self) -> list[str]:
@@ -44,7 +45,11 @@ class Evidence:
         found += [difference.rule for difference in self.differences]
         if self.skipped:
             found.append("skipped-event")
-        found += sorted({broken.rule for broken in self.breaks}, key=INVARIANT_ORDER.index)
+        if self.breaks:
+            # The pages of all rules are many modules, which a run without a finding never needs.
+            from divtrace.rules import INVARIANT_ORDER
+
+            found += sorted({broken.rule for broken in self.breaks}, key=INVARIANT_ORDER.index)
         return list(dict.fromkeys(found))
 
 
@@ -78,7 +83,11 @@ def assemble(evidence: Evidence) -> Divergence | None:
 
 def _class_of(rule: str, evidence: Evidence) -> RuleClass:
     named = next((difference for difference in evidence.differences if difference.rule == rule), None)
-    return rule_class(rule) if named is None else named.rule_class
+    if named is not None:
+        return named.rule_class
+    from divtrace.rules import rule_class
+
+    return rule_class(rule)
 
 
 def _fill(divergence: Divergence, evidence: Evidence) -> None:

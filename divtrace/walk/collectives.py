@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from divtrace.align.view import RankView
 from divtrace.topology import Topology
@@ -29,8 +30,7 @@ class Communicator(NamedTuple):
     ranks: tuple[int, ...]
 
 
-@dataclass(slots=True, eq=False)
-class Operation:
+class Operation(msgspec.Struct, eq=False):
     """One operation of one rank; its state is that of its last record."""
 
     communicator: Communicator
@@ -40,7 +40,7 @@ class Operation:
     rank: int
     issue: Record
     last: Record
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def state(self) -> str | None:
@@ -56,14 +56,13 @@ class Operation:
                 self.values[name] = value
 
 
-@dataclass(slots=True)
-class OperationMatch:
+class OperationMatch(msgspec.Struct):
     """The operations that members of one communicator issued under one number."""
 
     communicator: Communicator
     number: int
     counted: bool
-    by_rank: dict[int, Operation] = field(default_factory=dict)
+    by_rank: dict[int, Operation] = msgspec.field(default_factory=dict)
 
     @property
     def lowest(self) -> Operation:

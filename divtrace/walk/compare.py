@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter, ne
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from divtrace.align.groups import Group
 from divtrace.events import FIELD, TOKEN_FIELDS, VALUE_FIELDS, Kind, extra_kind
-from divtrace.rules.base import RuleClass
 from divtrace.topology import ReplicaGroup
 from divtrace.trace.model import Record
 from divtrace.walk.rounds import RoundView
+
+if TYPE_CHECKING:
+    from divtrace.rules.base import RuleClass
 
 _COLLECTIVE_ONLY = frozenset({"op", "src", "numel"})
 _CLASSES: dict[Kind, RuleClass] = {Kind.CONTROL: "control", Kind.LAYOUT: "logical-layout", Kind.SHAPE: "shape"}
@@ -30,8 +33,7 @@ values_of = attrgetter(*COMPARED)
 """The compared fields of an event, in their order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """One field in which ranks differ."""
 
     name: str

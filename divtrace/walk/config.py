@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from divtrace.align.groups import Order
 from divtrace.align.view import EventKey
@@ -13,25 +12,10 @@ from divtrace.sync_sites import parse_sync
 from divtrace.walk import odd
 from divtrace.walk.compare import Difference, differ
 from divtrace.walk.divergence import Divergence
+from divtrace.walk.settings import setting
 
 SHARED = ("format", "parallel", "groups", "algorithm", "sync", "engine.name", "engine.version")
 """What all ranks of a replica must share, in the order in which a difference is named."""
-
-
-def setting(metas: Iterable[Meta], name: str) -> Any:
-    """The first recorded value of a meta key; `engine.name` and `engine.version` look inside the engine."""
-    for meta in metas:
-        holder: Any = meta.engine if name.startswith("engine.") else meta
-        value = None if holder is None else getattr(holder, name.removeprefix("engine."))
-        if value is not None:
-            return value
-    return None
-
-
-def token_key(metas: Iterable[Meta]) -> str:
-    """How a rank recorded token ids: plain, off, or hashed under the key of this fingerprint."""
-    tokens = setting(metas, "tokens") or {}
-    return f"{tokens.get('mode', 'plain')}:{tokens.get('key', '')}"
 
 
 def config_divergence(

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from divtrace.align.groups import Order
 from divtrace.align.view import EventKey
 from divtrace.invariants.base import Break
-from divtrace.rules.base import RuleClass
 from divtrace.trace.model import Record
 from divtrace.walk.compare import Difference
+
+if TYPE_CHECKING:
+    from divtrace.rules.base import RuleClass
 
 World = int
 ReplicaIndex = int
 
 
-@dataclass(frozen=True, slots=True)
-class CommunicatorKey:
+class CommunicatorKey(msgspec.Struct, frozen=True):
     """One operation of a communicator."""
 
     comm: str | None
@@ -26,8 +27,7 @@ class CommunicatorKey:
     comm_seq: int | None
 
 
-@dataclass(slots=True, eq=False)
-class Divergence:
+class Divergence(msgspec.Struct, eq=False):
     """One event at which ranks disagree or an invariant breaks."""
 
     world: World
@@ -45,13 +45,13 @@ class Divergence:
     """Where the event stands in each replica that it belongs to; several only for collectives."""
     field: str | None = None
     index: int | None = None
-    values: dict[int, Any] = dataclasses.field(default_factory=dict)
+    values: dict[int, Any] = msgspec.field(default_factory=dict)
     differences: tuple[Difference, ...] = ()
     breaks: tuple[Break, ...] = ()
     communicator: CommunicatorKey | None = None
     source_rank: int | None = None
     """The recorded source of the sync, where odd ranks were told by it."""
-    passed: dict[int, int] = dataclasses.field(default_factory=dict)
+    passed: dict[int, int] = msgspec.field(default_factory=dict)
     """For a skipped event: on each rank that lacks it, the position of the later record that shows it."""
     cycle: tuple[int, ...] = ()
     outside: bool = False

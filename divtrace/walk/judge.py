@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from divtrace.align.groups import Group, Order, align
 from divtrace.align.view import EventKey, RankView, Scope
@@ -22,8 +23,7 @@ RecordId = tuple[int, int]
 """(rank, position)"""
 
 
-@dataclass(frozen=True, slots=True)
-class SiteNote:
+class SiteNote(msgspec.Struct, frozen=True):
     """A harmless difference at one event and field."""
 
     order: Order
@@ -31,8 +31,7 @@ class SiteNote:
     field: str
 
 
-@dataclass(slots=True)
-class ReplicaWalk:
+class ReplicaWalk(msgspec.Struct):
     """One replica, aligned and judged."""
 
     index: int
@@ -40,29 +39,31 @@ class ReplicaWalk:
     replica: ReplicaGroup
     views: dict[int, RankView]
     """Of the ranks that have a trace."""
-    groups: list[Group] = field(default_factory=list)
-    by_key: dict[EventKey, Group] = field(default_factory=dict)
-    rounds: Rounds = field(default_factory=dict)
+    groups: list[Group] = msgspec.field(default_factory=list)
+    by_key: dict[EventKey, Group] = msgspec.field(default_factory=dict)
+    rounds: Rounds = msgspec.field(default_factory=dict)
     overshoot: frozenset[RoundKey] = frozenset()
-    divergences: list[Divergence] = field(default_factory=list)
-    healed: list[SiteNote] = field(default_factory=list)
-    unsettled: list[SiteNote] = field(default_factory=list)
+    divergences: list[Divergence] = msgspec.field(default_factory=list)
+    healed: list[SiteNote] = msgspec.field(default_factory=list)
+    unsettled: list[SiteNote] = msgspec.field(default_factory=list)
     """Differences before a sync of which nothing after it is recorded."""
-    overridden: list[SiteNote] = field(default_factory=list)
+    overridden: list[SiteNote] = msgspec.field(default_factory=list)
     """Synced values that all ranks replaced by one and the same other value."""
-    drift: list[SiteNote] = field(default_factory=list)
-    agreements: list[Group] = field(default_factory=list)
+    drift: list[SiteNote] = msgspec.field(default_factory=list)
+    agreements: list[Group] = msgspec.field(default_factory=list)
     """Events that two ranks recorded with equal values, in causal order."""
-    unseen: dict[int, Unseen] = field(default_factory=dict)
-    partial: dict[str, int] = field(default_factory=dict)
+    unseen: dict[int, Unseen] = msgspec.field(default_factory=dict)
+    partial: dict[str, int] = msgspec.field(default_factory=dict)
     """Requests compared only in part, each with the lowest rank of which a part is not compared."""
     scope: Scope | None = None
     """What is loaded as a whole; None: everything."""
-    requests: dict[str, int] = field(default_factory=dict)
+    requests: dict[str, int] = msgspec.field(default_factory=dict)
     """Rounds of every request, the prefill not counted."""
+    counted: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """By rule: findings behind those that a report lists, which are not among the divergences."""
     agreed_step: int | None = None
     """The last step in which two ranks agreed."""
-    token_keys: dict[int, str] = field(default_factory=dict)
+    token_keys: dict[int, str] = msgspec.field(default_factory=dict)
     """How each rank recorded token ids."""
     agreed: bool = False
     """Some event was recorded by two ranks with equal values."""
@@ -219,7 +220,7 @@ def _all_breaks(walk: ReplicaWalk, algorithm: str | None) -> dict[RecordId, list
             for check in CHECKS:
                 keep(rank, check(current, before.get(rank), context))
     for rank, view in walk.views.items():
-        requests = None if walk.scope is None else walk.scope.requests
+        requests = None if walk.scope is None else walk.scope.requests | walk.scope.parted
         keep(rank, SlotWalk(view, walk.overshoot, requests).breaks())
     return found
 

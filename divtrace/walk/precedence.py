@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from divtrace.report.model import Precedence
 from divtrace.walk.collectives import Operation
@@ -12,8 +13,7 @@ from divtrace.walk.divergence import Divergence
 from divtrace.walk.world import WorldWalk
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedOut:
+class TimedOut(msgspec.Struct, frozen=True, kw_only=True):
     """One operation that timed out, on the ranks that say so."""
 
     world: int
@@ -26,9 +26,9 @@ class TimedOut:
     """What the source says; of a trace the place says it."""
     operations: tuple[Operation, ...] = ()
     """Its records in the traces, where they have any."""
-    positions: Mapping[int, int] = field(default_factory=dict)
+    positions: Mapping[int, int] = msgspec.field(default_factory=dict)
     """By rank: the position in its trace before which it was not issued; no entry where the trace does not tell."""
-    entries: Mapping[int, int] = field(default_factory=dict)
+    entries: Mapping[int, int] = msgspec.field(default_factory=dict)
     """By rank: its position in the rank's dump."""
 
 

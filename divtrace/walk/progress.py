@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from divtrace.align.view import RankView
 from divtrace.waits.model import Progress, RankKey, Wait
@@ -17,8 +18,7 @@ from divtrace.waits.relation import Waits as Relation
 from divtrace.walk.collectives import Communicator, Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
+class Waits(msgspec.Struct, frozen=True):
     """The end of one world's run."""
 
     pending: tuple[Operation, ...]

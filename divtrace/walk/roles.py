@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from divtrace.walk.causes import Causes
 from divtrace.walk.collectives import Communicator, Operation
@@ -14,8 +15,7 @@ from divtrace.walk.divergence import Divergence
 WorldRank = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """Why a finding is a consequence."""
 
     of: Divergence
@@ -24,13 +24,12 @@ class Cause:
     """The finding at the head of the chain, which nothing earlier explains."""
 
 
-@dataclass(slots=True)
-class Roles:
+class Roles(msgspec.Struct):
     """The findings in causal order, with what explains each."""
 
-    ordered: list[Divergence] = field(default_factory=list)
+    ordered: list[Divergence] = msgspec.field(default_factory=list)
     first: Divergence | None = None
-    causes: dict[int, Cause] = field(default_factory=dict)
+    causes: dict[int, Cause] = msgspec.field(default_factory=dict)
     """By id() of the divergence; those without an entry are the first or independent."""
     by_clock: bool = False
     """Which of several origins is first is known from wall clocks only."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 from divtrace.align.groups import Group
 from divtrace.align.view import RankView
@@ -15,16 +16,14 @@ GOING_ON = ("used", "synced")
 """Phases that values across events are read from: what the engine went on with, else what the sync gave it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """A recorded value and the record that holds it."""
 
     value: Any
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """The drafts of a round: all draft steps in order, and their tree if one is recorded."""
 
     tokens: list[int]
@@ -35,17 +34,16 @@ class Draft:
 _position = attrgetter("pos")
 
 
-@dataclass(slots=True)
-class RoundView:
+class RoundView(msgspec.Struct):
     """One rank's records of one round, by stage and phase, in the rank's own order."""
 
     view: RankView
     req: str
     attempt: int
     round: int
-    groups: list[Group] = field(default_factory=list)
+    groups: list[Group] = msgspec.field(default_factory=list)
     _by_phase: dict[str, list[Record]] | None = None
-    _picked: dict[tuple[str, Iterable[str] | None, Iterable[str]], Found | None] = field(default_factory=dict)
+    _picked: dict[tuple[str, Iterable[str] | None, Iterable[str]], Found | None] = msgspec.field(default_factory=dict)
     _draft: tuple[Draft | None] | None = None
 
     def records(self, stages: Iterable[str] | None, phases: Iterable[str]) -> Iterator[Record]:

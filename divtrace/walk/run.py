@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from divtrace.trace.model import RankTrace, Traces
 from divtrace.walk.precedence import TimedOut, timed_out
 from divtrace.walk.roles import Roles, Timelines, assign
+from divtrace.walk.settings import GroupFlags
 from divtrace.walk.verdict import Outcome, overall
-from divtrace.walk.world import GroupFlags, Sieved, WorldWalk, walk_world
+from divtrace.walk.world import Sieved, WorldWalk, walk_world
 
 if TYPE_CHECKING:
     from divtrace.evidence.report import EvidenceReport
@@ -33,8 +35,7 @@ DECISIONS = (
 """What a complete trace holds; those that no rank recorded are listed as missing."""
 
 
-@dataclass(slots=True)
-class Walk:
+class Walk(msgspec.Struct):
     """Everything that the report is built from."""
 
     traces: Traces

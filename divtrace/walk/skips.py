@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from divtrace.align.groups import Group
 from divtrace.align.view import RankView, Site, stage_order
 
 
-@dataclass(slots=True)
-class Unseen:
+class Unseen(msgspec.Struct):
     """Why events that peers recorded are not compared on one rank."""
 
     before_first: int = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from divtrace.align.view import RankView
 from divtrace.invariants.base import Break
@@ -15,8 +16,7 @@ _Owner = tuple[str, int]
 """(req, attempt)"""
 
 
-@dataclass(slots=True)
-class _Holder:
+class _Holder(msgspec.Struct):
     owner: _Owner
     position: int
     since: int

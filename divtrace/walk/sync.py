@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from divtrace.align.groups import Group
 from divtrace.topology import Topology
@@ -16,16 +17,14 @@ Phases = Mapping[str, Group]
 """The phases of one event that were recorded, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(msgspec.Struct, frozen=True):
     """A field that ranks went on with unlike what the sync gave them."""
 
     name: str
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WrongGroup:
+class WrongGroup(msgspec.Struct, frozen=True):
     """Ranks whose sync followed another communicator, or another source, than their sync group's."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from divtrace.align.view import RankView
 from divtrace.events import Event
@@ -13,8 +14,7 @@ from divtrace.walk.judge import ReplicaWalk
 from divtrace.walk.world import Outside, WorldWalk, expected_ranks
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """A verdict and the ranks that it rests on."""
 
     verdict: Verdict

@@ -4,42 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from divtrace.align.groups import Group, Order
 from divtrace.align.view import EventKey, RankView, Scope, Summary, stage_order
 from divtrace.events import Meta
-from divtrace.topology import RankGroup, Sizes, Topology, override, sizes_from, topology
+from divtrace.topology import RankGroup, Topology
 from divtrace.trace.model import RankTrace
 from divtrace.walk import odd
 from divtrace.walk.collectives import Operation, OperationMatch, matches, mismatch, operations_of
 from divtrace.walk.compare import Difference
-from divtrace.walk.config import config_divergence, setting, token_key
+from divtrace.walk.config import config_divergence
 from divtrace.walk.divergence import CommunicatorKey, Divergence
 from divtrace.walk.judge import ReplicaWalk, walk_replica
 from divtrace.walk.progress import LastNumbers, Waits, waits
+from divtrace.walk.settings import GroupFlags, setting, token_key, world_topology
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFlags:
-    """Sizes and groups from the command line; they win over what the metas say."""
-
-    tp: int | None = None
-    dp: int | None = None
-    cp: int | None = None
-    pp: int | None = None
-    dp_attention: bool | None = None
-    attn_tp_groups: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def sizes(self) -> dict[str, int | bool]:
-        """The sizes that were given."""
-        given = {"tp": self.tp, "dp": self.dp, "cp": self.cp, "pp": self.pp, "dp_attention": self.dp_attention}
-        return {name: value for name, value in given.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
+class Outside(msgspec.Struct, frozen=True, kw_only=True):
     """What other evidence than traces (dumps, logs) tells about one world."""
 
     failing: frozenset[int] = frozenset()
@@ -60,19 +43,18 @@ class Outside:
     """Where there are no traces: ranks that left no dump either."""
 
 
-@dataclass(slots=True)
-class WorldWalk:
+class WorldWalk(msgspec.Struct):
     """Everything found in one world."""
 
     world: int
     topology: Topology
     views: dict[int, RankView]
     metas: dict[int, tuple[Meta, ...]]
-    replicas: list[ReplicaWalk] = field(default_factory=list)
-    operations: dict[int, list[Operation]] = field(default_factory=dict)
-    matches: list[OperationMatch] = field(default_factory=list)
+    replicas: list[ReplicaWalk] = msgspec.field(default_factory=list)
+    operations: dict[int, list[Operation]] = msgspec.field(default_factory=dict)
+    matches: list[OperationMatch] = msgspec.field(default_factory=list)
     waits: Waits | None = None
-    collective_divergences: list[Divergence] = field(default_factory=list)
+    collective_divergences: list[Divergence] = msgspec.field(default_factory=list)
     matched: frozenset[int] = frozenset()
     """Ranks of which some operation was held against another rank's."""
     meta_conflict: bool = False
@@ -84,27 +66,7 @@ class WorldWalk:
         return [*(one for replica in self.replicas for one in replica.divergences), *self.collective_divergences]
 
 
-def world_topology(ranks: Sequence[int], metas: Mapping[int, tuple[Meta, ...]], flags: GroupFlags) -> Topology:
-    """The groups of a world: flags win over explicit groups, these over sizes; of several ranks the lowest speaks."""
-    groups = None if flags.sizes else setting(_all(metas), "groups")
-    if flags.attn_tp_groups:
-        groups = {"attn_tp": flags.attn_tp_groups}
-    return topology(ranks, parallel=world_sizes(metas, flags), groups=groups)
-
-
-def world_sizes(metas: Mapping[int, tuple[Meta, ...]], flags: GroupFlags) -> Sizes | None:
-    """The sizes of a world, None if nothing states them; flags win."""
-    parallel = setting(_all(metas), "parallel")
-    sizes: Sizes | None = sizes_from(parallel) if parallel else None
-    return override(sizes, **flags.sizes) if flags.sizes else sizes
-
-
-def _all(metas: Mapping[int, tuple[Meta, ...]]) -> list[Meta]:
-    return [meta for rank in sorted(metas) for meta in metas[rank]]
-
-
-@dataclass(frozen=True, slots=True)
-class Sieved:
+class Sieved(msgspec.Struct, frozen=True):
     """What the sieve found in one world whose records are loaded only in part."""
 
     summaries: Mapping[int, Summary]
@@ -113,6 +75,8 @@ class Sieved:
     """By the ranks of the replica."""
     requests: Mapping[RankGroup, dict[str, int]]
     partial: Mapping[RankGroup, dict[str, int]]
+    counted: Mapping[RankGroup, Mapping[str, int]]
+    """By rule, findings that were counted only."""
     agreed_steps: Mapping[RankGroup, int | None]
     agreed: frozenset[RankGroup]
     last_numbers: LastNumbers
@@ -154,6 +118,7 @@ def walk_world(
             one.scope = sieved.scopes.get(ranks, Scope(frozenset(), frozenset()))
             one.requests, one.agreed = dict(sieved.requests.get(ranks, {})), ranks in sieved.agreed
             one.agreed_step = sieved.agreed_steps.get(ranks)
+            one.counted = sieved.counted.get(ranks, {})
         one.token_keys = {rank: token_key(metas[rank]) for rank in inside}
         walk_replica(one, groups, setting(lowest, "algorithm"))
         if sieved is not None:

@@ -15,7 +15,7 @@ from divtrace.sieve.survey import RankFiles, survey
 from divtrace.sieve.task import ReplicaTask
 from divtrace.topology import ReplicaGroup
 from divtrace.trace.discover import discover
-from divtrace.walk.world import GroupFlags, world_topology
+from divtrace.walk.settings import GroupFlags, world_topology
 
 
 class Deadly(dict[int, RankFiles]):

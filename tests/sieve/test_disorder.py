@@ -67,7 +67,7 @@ def test_sorted_traces_give_the_report_of_loaded_ones(
 ) -> None:
     folder = shuffled(name, tmp_path / "run", seed)
     expected = loaded(folder)
-    monkeypatch.setattr(divtrace.api, "load", never)
+    monkeypatch.setattr(divtrace.api, "read", never)
 
     assert encode(analyze(folder, Options(sieve_from=0, jobs=1))) == expected
 
@@ -78,7 +78,7 @@ def test_another_record_under_the_same_seq_is_damage(tmp_path: Path, monkeypatch
     line = next(one for one in first.read_bytes().splitlines() if b'"draft_root":' in one)
     first.write_bytes(first.read_bytes() + line.replace(b'"draft_root":', b'"draft_root":1') + b"\n")
     expected = loaded(folder)
-    monkeypatch.setattr(divtrace.api, "load", never)
+    monkeypatch.setattr(divtrace.api, "read", never)
 
     report = analyze(folder, Options(sieve_from=0, jobs=1))
     assert encode(report) == expected

@@ -57,7 +57,7 @@ def test_large_input_takes_the_sieve_and_holds_little(tmp_path: Path, monkeypatc
     """The other tests would pass as well if everything were loaded."""
     kind = next(kind for kind in KINDS if kind.name == "commit-arithmetic")
     folder = write_run(inject(kind, kind.places[0], seed=7).run, tmp_path / "trace", "jsonl")
-    monkeypatch.setattr("divtrace.api.load", _refuse)
+    monkeypatch.setattr("divtrace.api.read", _refuse)
     assert analyze(folder, SIEVED).first is not None
 
 
@@ -84,7 +84,7 @@ def test_small_files_of_many_events_take_the_sieve(tmp_path: Path, monkeypatch: 
         path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
     size = sum(path.stat().st_size for path in folder.iterdir())
-    monkeypatch.setattr("divtrace.api.load", _refuse)
+    monkeypatch.setattr("divtrace.api.read", _refuse)
 
     assert analyze(folder, Options(sieve_from=2 * size, jobs=1)).verdict == "clean"
     with pytest.raises(AssertionError, match="as a whole"):

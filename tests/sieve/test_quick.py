@@ -22,7 +22,7 @@ from divtrace.sieve.task import sieve_replica
 from divtrace.sieve.usual import UsualLines, whole_event
 from divtrace.trace.discover import discover
 from divtrace.trace.records import decode_line
-from divtrace.walk.world import GroupFlags
+from divtrace.walk.settings import GroupFlags
 from sieve.sieving import changed, loaded, sieved
 
 PLACES = [("tp2", "eagle"), ("tp4", "eagle"), ("tp2-dp2", "eagle"), ("tp2", "ngram"), ("tp2", "eagle-tree")]

@@ -16,7 +16,7 @@ from divtrace.convert.run import convert
 from divtrace.sieve.single import without_finding
 from divtrace.trace.discover import discover
 from divtrace.trace.load import load
-from divtrace.walk.world import GroupFlags
+from divtrace.walk.settings import GroupFlags
 from sieve.sieving import changed
 
 WHOLE = Options(sieve_from=1 << 60)

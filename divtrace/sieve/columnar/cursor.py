@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from divtrace.events import Event, Meta
 from divtrace.sieve.columnar.chunk import Chunk
@@ -20,8 +21,7 @@ _AHEAD = 512
 """Rows that are made events at once where rows are taken one by one."""
 
 
-@dataclass(slots=True)
-class Piece:
+class Piece(msgspec.Struct):
     """Rows that start at a position of the rank's order."""
 
     pos: int
@@ -31,15 +31,14 @@ class Piece:
     first_row: int
 
 
-@dataclass(slots=True)
 class ColumnReading(Reading):
     """What reading one rank's Parquet files showed."""
 
-    pieces: list[Piece] = field(default_factory=list)
-    tail: list[Record] = field(default_factory=list)
+    pieces: list[Piece] = msgspec.field(default_factory=list)
+    tail: list[Record] = msgspec.field(default_factory=list)
     """All records from the position `tail_from` on."""
     tail_from: int = 0
-    names: list[str] = field(default_factory=list)
+    names: list[str] = msgspec.field(default_factory=list)
     """Files that the records were in before a conversion; empty if there was none."""
 
     @property

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _KEYS = ("step", "req", "attempt", "round", "site", "phase", "n")
 _BY_ATTN_TP = frozenset([*(name for name in COMPARED if FIELD[name].kind is Kind.SHAPE), "kv_positions"])
+_TOLD = ("stage", *_KEYS, "src", "comm_ranks", "extra", *COMPARED)
+"""What is asked of records of requests on which ranks have parted."""
 _COMPARED_KINDS = (Kind.CONTROL, Kind.LAYOUT, Kind.SHAPE)
 
 
@@ -76,6 +78,7 @@ class Differences:
             firsts.setdefault(groups.get(part.lane.rank, (part.lane.rank,)), part)
         unequal: list[pa.Array | None] = []
         uneven: list[pa.Array | None] = []
+        self._by_name: dict[str, list[tuple[pa.Array | None, pa.Array | None]]] = {}
         for part in stretch.parts[1:]:
             for name in COMPARED:
                 base = stretch.reference
@@ -86,6 +89,7 @@ class Differences:
                 values, lone = different_rows(base.column(name), part.column(name))
                 unequal.append(values)
                 uneven.append(lone)
+                self._by_name.setdefault(name, []).append((values, lone))
             unequal.append(self._extra(part))
         model = stretch.is_model
         self._unequal = union(unequal)
@@ -124,6 +128,28 @@ class Differences:
             if name not in first or (step is not None and (known is None or step < known)):
                 first[name] = step
         yield from sorted(first.items(), key=lambda one: one[0])
+
+    def unequal_in(self, name: str) -> pa.Array:
+        """Rows in which some rank's value of a field is not the first rank's, rising."""
+        return union([values for values, _ in self._by_name.get(name, ())])
+
+    def uneven_in(self, name: str) -> pa.Array:
+        """Rows in which some ranks recorded a field and some did not, rising."""
+        return union([lone for _, lone in self._by_name.get(name, ())])
+
+    def rows_of(self, mask: pa.Array) -> Iterator[tuple[Event, ...]]:
+        """Records of requests, in order, each as every rank made it; one and the same where all are alike."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        stretch = self._stretch
+        rows = stretch.sorted_rows(pc.indices_nonzero(mask))
+        if not len(rows):
+            return
+        apart = pc.is_in(rows.cast(pa.int64()), union([self._unequal, self._uneven]))
+        others = [iter(part.events(rows.filter(apart), _TOLD)) for part in stretch.parts[1:]]
+        for event, is_apart in zip(stretch.reference.events(rows, _TOLD), apart.to_pylist(), strict=True):
+            yield (event, *[next(other) for other in others]) if is_apart else (event,) * len(stretch.parts)
 
     def steps(self) -> list[int | None]:
         """The steps of batch-level rows that differ; None where one has no step."""

@@ -14,7 +14,6 @@ from divtrace.trace.discover import Source, is_remote
 from divtrace.trace.parquet import META_KEY
 from divtrace.trace.provenance import PREFIX, Provenance, provenance_of
 from divtrace.trace.records import BadRecordError, check_integers
-from divtrace.trace.remote import open_random
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,8 +26,8 @@ _LARGEST_PIECE = 1 << 18
 class ParquetTrace:
     """A Parquet file of one rank whose columns have the types of the fields."""
 
-    def __init__(self, source: Source) -> None:
-        """Open the file and look at its columns.
+    def __init__(self, source: Source, footer: Any = None) -> None:
+        """Open the file and look at its columns; `footer` is the metadata of the file if it was read before.
 
         Raises:
             NotSievableError: it is damaged, or a column is of another type than the field.
@@ -39,9 +38,9 @@ class ParquetTrace:
         self.source = source
         try:
             # An object of a storage is opened once for all that is read of it.
-            self._object = open_random(source.path) if is_remote(source.path) else None
+            self._object = _remote(source.path) if is_remote(source.path) else None
             self._where = source.path if self._object is None else self._object
-            plain = self._plain = parquet.ParquetFile(self._where, memory_map=False)
+            plain = self._plain = parquet.ParquetFile(self._where, memory_map=False, metadata=footer)
             schema = plain.schema_arrow
             self.provenance: Provenance | None = provenance_of(plain.metadata.metadata or {})
             recorded = None if self.provenance is None else frozenset(self.provenance.fields)
@@ -120,13 +119,14 @@ class ParquetTrace:
         """Rows of the file in front of a row group."""
         return sum(self.group_rows[:group])
 
-    def may_hold(self, group: int, req: str) -> bool:
-        """False if the statistics say that no row of a row group is of this request."""
-        if "req" not in self._leaves:
+    def may_hold(self, group: int, req: str, name: str = "req") -> bool:
+        """False if the statistics say that no row of a row group names this request in its `req`, or in its `batch`."""
+        if name not in self._leaves:
             return False
-        known = self.metadata.row_group(group).column(self._leaves["req"][0]).statistics
+        column = self.metadata.row_group(group).column(self._leaves[name][0])
+        known = column.statistics
         if known is None or not known.has_min_max:
-            return known is None or not known.has_null_count or known.null_count != self.group_rows[group]
+            return known is None or not known.has_null_count or known.null_count != column.num_values
         try:
             return bool(known.min <= req <= known.max)
         except (TypeError, UnicodeError):
@@ -190,6 +190,12 @@ class ParquetTrace:
             self._bytes.close()
         if self._object is not None:
             self._object.close()
+
+
+def _remote(path: str) -> Any:
+    from divtrace.trace.remote import open_random
+
+    return open_random(path)
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:

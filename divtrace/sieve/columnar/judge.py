@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from divtrace.align.view import Site
 from divtrace.events import Event
-from divtrace.sieve.columnar.ragged import last_of_each
+from divtrace.sieve.columnar.ragged import integer, last_of_each
 from divtrace.sieve.columnar.rounds import ROUND_BITS, Rounds, Unplain, no
 from divtrace.sieve.columnar.slots import Layouts
 from divtrace.sieve.columnar.stretch import Stretch, holding
@@ -58,7 +58,7 @@ class Judge:
             raise Unplain
         carried = {code: live.number for code in self._present if (live := self._live(code)) is not None}
         at = self._by_code({code: known for code, known in carried.items() if known >= 0})
-        keys = pc.add(pc.shift_left(self._codes, pa.scalar(ROUND_BITS)), number)
+        keys = pc.add(pc.shift_left(self._codes, integer(ROUND_BITS)), number)
         self._keys = pc.if_else(rows, keys, pa.scalar(-1, pa.int64())).fill_null(-1)
         self._by_hand = pc.and_(rows, pc.or_(stretch.at_stage("prefill"), no(pc.equal(at.take(self._codes), number))))
         if 4 * self._by_hand.true_count > rows.true_count + 4096:
@@ -173,12 +173,14 @@ class Judge:
         confirmed = self._by_code({code: self._confirmed(live) for code, live in lives.items()})
         tokens = self._by_code({code: self._token(live) for code, live in lives.items()}, rounds.last_token.type)
         is_first = rounds.previous.is_null()
-        in_turn = pc.or_(pc.equal(continued, -1), pc.equal(pc.add(continued, 1), rounds.number))
+        in_turn = pc.or_(pc.equal(continued, integer(-1)), pc.equal(pc.add(continued, integer(1)), rounds.number))
         entered = pc.and_(is_first, no(in_turn))
         before = pc.if_else(entered, confirmed.take(rounds.code), rounds.new_seq_len.take(rounds.previous))
         root = pc.if_else(entered, tokens.take(rounds.code), rounds.last_token.take(rounds.previous))
         over = self._by_code({code: live.over_after for code, live in lives.items()}).take(rounds.code)
-        overshoot = pc.or_(no(rounds.finished.take(rounds.previous)), no(pc.equal(pc.add(over, 1), rounds.number)))
+        overshoot = pc.or_(
+            no(rounds.finished.take(rounds.previous)), no(pc.equal(pc.add(over, integer(1)), rounds.number))
+        )
         broken = pc.or_(self._odd, rounds.broken(before, root, self._requests._extra))
         broken = pc.or_(pc.and_(broken, pc.invert(overshoot)), pc.and_(is_first, pc.invert(no(in_turn))))
         # A round that is over twice, or an overshoot that finishes again, is for the walk.

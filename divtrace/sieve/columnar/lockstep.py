@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from divtrace.sieve.columnar.cursor import ParquetCursor
 from divtrace.sieve.columnar.differences import Differences, aligned_rows, same_columns
+from divtrace.sieve.columnar.forks import count_forks
 from divtrace.sieve.columnar.judge import Judge
 from divtrace.sieve.columnar.rounds import Unplain
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
@@ -145,7 +146,8 @@ class ColumnLockstep(Lockstep):
         self._note_missing(stretch)
         differences = Differences(stretch, self._comparison)
         for req, step in differences.requests():
-            self._requests.suspect(req, step)
+            if req not in self._forks.followed:
+                self._requests.suspect(req, step)
         for step in differences.steps():
             if step is None:
                 self.facts.stepless = True
@@ -161,6 +163,8 @@ class ColumnLockstep(Lockstep):
                 self.facts.stepless = True
         self._collectives(stretch)
         self._rounds(stretch)
+        if self._forks.followed:
+            count_forks(stretch, differences, self._forks)
         for part, number in zip(stretch.parts, following, strict=True):
             cursor = _cursor(part.lane)
             cursor.index += stretch.count

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
-class Ragged:
+class Ragged(msgspec.Struct, frozen=True):
     """Some rows of a list column: `values[starts[i]:starts[i] + lengths[i]]` is row i; null where there is none."""
 
     values: pa.Array
@@ -41,7 +41,7 @@ def ragged(column: pa.Array | None, rows: pa.Array, count: int) -> Ragged:
         return Ragged(pa.array([], pa.int64()), nothing, nothing)
     offsets = column.offsets.cast(pa.int64())
     starts = offsets.take(rows)
-    lengths = pc.subtract(offsets.take(pc.add(rows, 1)), starts)
+    lengths = pc.subtract(offsets.take(pc.add(rows, integer(1))), starts)
     if column.null_count:
         valid = column.is_valid().take(rows)
         starts = pc.if_else(valid, starts, pa.scalar(None, pa.int64()))
@@ -60,15 +60,22 @@ def runs_on(lists: Ragged, longest: int) -> pa.Array:
     first = lists.at(constant(0, len(lists.starts)))
     for index in range(1, longest):
         element = lists.at(constant(index, len(lists.starts)))
-        good = pc.and_(good, pc.fill_null(pc.equal(element, pc.add(first, index)), True))
+        good = pc.and_(good, pc.fill_null(pc.equal(element, pc.add(first, integer(index))), True))
     return good
+
+
+def integer(value: int) -> pa.Scalar:
+    """A number as Arrow takes it; for one without a type it would look for the module dateutil again, each time."""
+    import pyarrow as pa
+
+    return pa.scalar(value, pa.int64())
 
 
 def constant(value: int, count: int) -> pa.Array:
     """The same number in every row."""
     import pyarrow as pa
 
-    return pa.repeat(pa.scalar(value, pa.int64()), count)
+    return pa.repeat(integer(value), count)
 
 
 def _all_run_on(lists: Ragged) -> bool:
@@ -80,7 +87,7 @@ def _all_run_on(lists: Ragged) -> bool:
         return False
     steps = pc.subtract(lists.values[1:], lists.values[:-1])
     breaks = pc.indices_nonzero(pc.not_equal(steps, pa.scalar(1, steps.type))).cast(pa.int64())
-    return bool(pc.add(breaks, 1).equals(lists.starts[1:]))
+    return bool(pc.add(breaks, integer(1)).equals(lists.starts[1:]))
 
 
 def counted(count: int) -> pa.Array:

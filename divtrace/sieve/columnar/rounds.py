@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from divtrace.sieve.columnar.ragged import Ragged, constant, ragged, runs_on
+from divtrace.sieve.columnar.ragged import Ragged, constant, integer, ragged, runs_on
 from divtrace.sieve.columnar.stretch import Stretch, holding
 
 if TYPE_CHECKING:
@@ -96,20 +96,19 @@ class Rounds:
         Raises:
             Unplain: a kind of record stands twice in a round, or rounds overlap.
         """
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         self.keys = pc.unique(keys.filter(rows))
         self.count = len(self.keys)
-        self.number = pc.bit_wise_and(self.keys, pa.scalar((1 << ROUND_BITS) - 1))
-        self.code = pc.shift_right(self.keys, pa.scalar(ROUND_BITS))
+        self.number = pc.bit_wise_and(self.keys, integer((1 << ROUND_BITS) - 1))
+        self.code = pc.shift_right(self.keys, integer(ROUND_BITS))
         masks = _masks(stretch, rows)
         self.draft, self.plan, self.layout, self.target, self.accept, self.commit = (
             Facet(stretch, mask, keys, self.keys) for mask in masks
         )
-        self.previous = pc.index_in(pc.subtract(self.keys, 1), self.keys)
+        self.previous = pc.index_in(pc.subtract(self.keys, integer(1)), self.keys)
         """Index of the round before; null if it is not here."""
-        self.following = pc.index_in(pc.add(self.keys, 1), self.keys)
+        self.following = pc.index_in(pc.add(self.keys, integer(1)), self.keys)
         self._in_turn(stretch)
         correct, drafts = self.accept.scalars("correct_len"), self.draft.lists("draft_tokens")
         self.correct, self.drafts = correct, drafts
@@ -172,7 +171,7 @@ class Rounds:
         masks += [
             pc.less(correct, zero),
             pc.and_(pc.is_null(correct), pc.is_valid(path.lengths)),
-            pc.not_equal(path.lengths, pc.add(correct, 1)),
+            pc.not_equal(path.lengths, pc.add(correct, integer(1))),
             pc.not_equal(path.at(constant(0, self.count)), zero),
             pc.invert(runs_on(path, longest(path))),
         ]
@@ -218,7 +217,7 @@ class Rounds:
             pc.greater(correct, self.drafts.lengths),
             pc.not_equal(self.seq_len, before),
             pc.not_equal(self.new_seq_len, pc.add(self.seq_len, count)),
-            pc.not_equal(count, pc.add(correct, extra)),
+            pc.not_equal(count, pc.add(correct, integer(extra))),
             pc.less(self.out.lengths, count),
         ]
         drafted = pc.and_(

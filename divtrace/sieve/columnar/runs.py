@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from divtrace.sieve.columnar.ragged import Ragged, counted
+from divtrace.sieve.columnar.ragged import Ragged, counted, integer
 from divtrace.sieve.slots import SlotBytes
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _rises(lists: Ragged) -> bool:
     values = lists.values
     if len(values) < 2:
         return True
-    falls = pc.add(pc.indices_nonzero(pc.less_equal(values[1:], values[:-1])).cast(pa.int64()), 1)
+    falls = pc.add(pc.indices_nonzero(pc.less_equal(values[1:], values[:-1])).cast(pa.int64()), integer(1))
     return bool(pc.all(pc.is_in(falls, lists.starts)).as_py() is not False)
 
 
@@ -94,7 +94,7 @@ def lay_at_once(slots: SlotBytes, runs: list[pa.Array]) -> bool:
         return False
     # Alternately what a request keeps and what lies free up to the next run.
     following = pa.concat_arrays([first[1:], pa.array([high], pa.int64())])
-    ends = pc.subtract(_interleaved(cut, following), low)
+    ends = pc.subtract(_interleaved(cut, following), integer(low))
     owners = _interleaved(index, pa.repeat(pa.scalar(0, pa.int64()), len(index)))
     wide = pc.greater(ends, pa.concat_arrays([pa.array([0], pa.int64()), ends[:-1]]))
     encoded = pa.RunEndEncodedArray.from_arrays(
@@ -112,5 +112,5 @@ def _interleaved(one: pa.Array, two: pa.Array) -> pa.Array:
 
     at = counted(2 * len(one))
     unit = pa.scalar(1, pa.int64())
-    second = pc.multiply(pc.bit_wise_and(at, unit), len(one))
+    second = pc.multiply(pc.bit_wise_and(at, unit), integer(len(one)))
     return pa.concat_arrays([one, two]).take(pc.add(pc.shift_right(at, unit), second))

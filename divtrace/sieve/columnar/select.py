@@ -45,7 +45,7 @@ def _may_hold(piece: Piece, facts: RankFacts, wanted: Wanted, trace: ParquetTrac
     first, end = piece.pos, piece.pos + piece.rows
     if any(first <= pos < end for pos in wanted.positions) or wanted.operations:
         return True
-    for step in wanted.steps:
+    for step in wanted.steps_to_read:
         if step in facts.first_of_step and facts.first_of_step[step] < end and facts.last_of_step[step] >= first:
             return True
     return any(trace.may_hold(group, req) for req in wanted.requests for group in piece.groups)
@@ -57,7 +57,7 @@ def _is_in_tail(piece: Piece, reading: ColumnReading, facts: RankFacts, wanted: 
         return False
     if any(piece.pos <= pos < reading.tail_from for pos in wanted.positions):
         return False
-    inside = [step for step in wanted.steps if facts.last_of_step.get(step, -1) >= piece.pos]
+    inside = [step for step in wanted.steps_to_read if facts.last_of_step.get(step, -1) >= piece.pos]
     return all(facts.first_of_step[step] >= reading.tail_from for step in inside)
 
 
@@ -65,7 +65,9 @@ def is_wanted(event: Event, pos: int, wanted: Wanted) -> bool:
     """True if a record is wanted for its position, its request or its step."""
     if pos in wanted.positions or (event.req is not None and event.req in wanted.requests):
         return True
-    return event.step is not None and event.step in wanted.steps and event.stage != "host"
+    if event.step is None or event.stage == "host":
+        return False
+    return event.step in wanted.steps or (event.step in wanted.parted_steps and event.req in wanted.parted)
 
 
 def _chunk(piece: Piece, trace: ParquetTrace) -> Chunk:
@@ -113,6 +115,11 @@ def _wanted_rows(chunk: Chunk, piece: Piece, wanted: Wanted) -> pa.Array:
     if step is not None and wanted.steps:
         inside = pc.is_in(step, pa.array(sorted(wanted.steps), step.type))
         mask = pc.or_(mask, pc.and_(pc.fill_null(inside, False), pc.invert(host)))
+    if step is not None and wanted.parted:
+        steps = wanted.parted_steps
+        inside = pc.and_(pc.greater_equal(step, steps.start), pc.less(step, steps.stop))
+        mine = holding(chunk.column("req"), sorted(wanted.parted), piece.rows)
+        mask = pc.or_(mask, pc.and_(pc.fill_null(inside, False), pc.and_(mine, pc.invert(host))))
     number = chunk.column("comm_seq")
     if wanted.operations and number is not None:
         collective = holding(chunk.column("stage"), ("collective",), piece.rows)

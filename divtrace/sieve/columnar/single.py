@@ -1,16 +1,18 @@
-"""One request alone in Parquet files: only row groups are read that can hold it."""
+"""One request alone in Parquet files: is there surely nothing to be found about it?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from divtrace.sieve.columnar.chunk import Chunk
 from divtrace.sieve.columnar.cursor import ParquetCursor
 from divtrace.sieve.columnar.differences import Differences, aligned_rows
 from divtrace.sieve.columnar.file import ParquetTrace
 from divtrace.sieve.columnar.judge import Judge
+from divtrace.sieve.columnar.own_rows import own_rows
+from divtrace.sieve.columnar.ragged import integer
 from divtrace.sieve.columnar.rounds import Unplain
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
 from divtrace.sieve.facts import ReplicaFacts
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
     from divtrace.sieve.survey import RankFiles
 
+_LARGEST_TABLE = 1 << 24
+"""Bytes of a table of slots."""
+
 
 def check_columns(
     world: int,
@@ -35,8 +40,9 @@ def check_columns(
     groups: Topology,
     algorithm: str | None,
     req: str,
+    footers: Mapping[str, Any],
 ) -> bool:
-    """Whether a replica served a request.
+    """Whether a replica served a request; `footers` are metadata of files, by path, that were read before.
 
     Raises:
         UnsureError: the request may have a finding there.
@@ -46,17 +52,20 @@ def check_columns(
 
     traces: list[ParquetTrace] = []
     try:
-        chunks: dict[int, Chunk | None] = {}
-        for rank, one in files.items():
+        for one in files.values():
             if one.parquet != 1 or len(one.sources) != 1:
                 raise UnsureError
-            traces.append(ParquetTrace(one.sources[0]))
-            chunks[rank] = _chunk(traces[-1], rank, world, req)
-        found = [chunk for chunk in chunks.values() if chunk is not None]
+            source = one.sources[0]
+            traces.append(ParquetTrace(source, footers.get(source.path)))
+        chunks = own_rows(traces, req)
+        found = [chunk for chunk in chunks if chunk is not None]
         if not found:
             return False
         if len(found) < len(chunks) or len({chunk.rows for chunk in found}) > 1:
             raise UnsureError
+        for rank, chunk in zip(files, found, strict=True):
+            if not all(_is_throughout(chunk, name, number) for name, number in (("rank", rank), ("world", world))):
+                raise UnsureError
         table = OperationTable(world, groups, frozenset(files))
         parts = [
             Part(Lane(ParquetCursor(world, rank, [trace], []), table), chunk, 0, chunk.rows)
@@ -74,66 +83,81 @@ def check_columns(
             trace.close()
 
 
-def _chunk(trace: ParquetTrace, rank: int, world: int, req: str) -> Chunk | None:
-    """The rows of a request, and of batches that hold it, in the order of `seq`; None if there are none."""
-    import pyarrow as pa
+def _is_throughout(chunk: Chunk, name: str, number: int) -> bool:
+    """True if every row that records a field holds this number in it."""
     import pyarrow.compute as pc
 
-    if "req" not in trace.fields:
-        return None
-    tables: list[pa.Table] = []
-    for groups in trace.pieces():
-        wanted = [group for group in groups if _holds(trace, group, req)]
-        if not wanted:
-            continue
-        table = trace.file.read_row_groups(wanted, columns=list(trace.fields), use_threads=False).unify_dictionaries()
-        mask = pc.fill_null(pc.equal(table.column("req").cast(pa.large_string()), req), False)
-        if "batch" in trace.fields:
-            mask = pc.or_(mask, _in_batch(table, req))
-        tables.append(table.filter(mask))
-    if not tables:
-        return None
-    table = pa.concat_tables(tables).unify_dictionaries()
-    if not len(table):
-        return None
-    seq = table.column("seq")
-    if seq.null_count:
-        raise UnsureError
-    table = table.take(pc.sort_indices(seq)).combine_chunks()
-    seq = table.column("seq").combine_chunks()
-    if len(seq) > 1 and not pc.all(pc.greater(seq[1:], seq[:-1])).as_py():
-        raise UnsureError
-    for name, expected in (("rank", rank), ("world", world)):
-        if name in table.column_names and pc.all(pc.equal(table.column(name), expected)).as_py() not in (True, None):
-            raise UnsureError
-    given = {name: _one(table.column(name)) for name in trace.fields}
-    return Chunk(trace, [], len(table), 0, given)
+    column = chunk.column(name)
+    return column is None or pc.min_max(column).as_py() == {"min": number, "max": number}
 
 
 def _apart(trace: ParquetTrace, chunk: Chunk, req: str) -> bool:
     """`Neighbours.are_apart` over the columns of one rank."""
+    import pyarrow.compute as pc
+
     slots, names, seq = (chunk.column(name) for name in ("kv_slots", "req", "seq"))
     if slots is None or names is None or seq is None:
         return True
-    mine = zip(names.to_pylist(), seq.to_pylist(), slots.to_pylist(), strict=True)
-    own = Neighbours(req, ((at, given) for name, at, given in mine if name == req))
-    return own.are_apart(_claims(trace, own), partial(_finishes, trace))
+    mine = holding(names, (req,), chunk.rows)
+    slots, seq = slots.filter(mine), seq.filter(mine)
+    own = Neighbours(req, lambda: zip(seq.to_pylist(), slots.to_pylist(), strict=True))
+    return own.are_apart(_claims(trace, own, _Wanted(pc.unique(slots.flatten()))), partial(_finishes, trace))
 
 
-def _claims(trace: ParquetTrace, own: Neighbours) -> Iterator[Claim]:
-    import pyarrow as pa
+class _Wanted:
+    """Slots that are looked for in others."""
+
+    def __init__(self, slots: pa.Array) -> None:
+        """Make a table of them, which is faster than a hash of them, unless it were large."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self._slots = slots
+        self._table: pa.Array | None = None
+        bounds = pc.min_max(slots).as_py()
+        if bounds["min"] is not None and bounds["min"] >= 0 and bounds["max"] < _LARGEST_TABLE:
+            # One more: what lies behind the highest slot is looked up there.
+            table = bytearray(bounds["max"] + 2)
+            for slot in slots.to_pylist():
+                table[slot] = 1
+            self._table = pa.Array.from_buffers(pa.uint8(), len(table), [None, pa.py_buffer(table)])
+
+    def hits(self, values: pa.Array) -> pa.Array:
+        """Where values are among them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        table = self._table
+        if table is None or values.type != pa.int64() or pc.any(pc.less(values, integer(0))).as_py():
+            return pc.indices_nonzero(pc.is_in(values, self._slots.cast(values.type)))
+        inside = pc.min_element_wise(values, pa.scalar(len(table) - 1, pa.int64()), skip_nulls=False)
+        return pc.indices_nonzero(table.take(inside))
+
+
+def _claims(trace: ParquetTrace, own: Neighbours, wanted: _Wanted) -> Iterator[Claim]:
+    """What other requests lay of the slots that are wanted."""
     import pyarrow.compute as pc
 
-    wanted = pa.array(sorted(own.slots), pa.int64())
-    for groups in trace.pieces():
-        columns = trace.read(groups, ["req", "seq", "kv_slots"])
-        slots = columns["kv_slots"]
-        hits = pc.indices_nonzero(pc.is_in(slots.flatten(), wanted.cast(slots.type.value_type)))
-        rows = pc.unique(pc.list_parent_indices(slots).take(hits))
-        taken = (columns[name].take(rows).to_pylist() for name in ("req", "seq", "kv_slots"))
-        for req, seq, given in zip(*taken, strict=True):
-            if req != own.req:
+    for piece in trace.pieces():
+        for groups in _by_owner(trace, piece, own.req):
+            slots = trace.read(groups, ["kv_slots"])["kv_slots"]
+            hits = wanted.hits(slots.flatten())
+            if not len(hits):
+                continue
+            columns = trace.read(groups, ["req", "seq"])
+            rows = pc.unique(pc.list_parent_indices(slots).take(hits))
+            names = columns["req"].take(rows)
+            rows = rows.filter(pc.invert(holding(names, (own.req,), len(names))))
+            taken = (column.take(rows).to_pylist() for column in (columns["req"], columns["seq"], slots))
+            for req, seq, given in zip(*taken, strict=True):
                 yield from ((seq, req, slot) for slot in given if slot in own.slots)
+
+
+def _by_owner(trace: ParquetTrace, piece: Sequence[int], req: str) -> list[list[int]]:
+    """Row groups that hold slots: those of others only, of which hardly any lay the same, and those that may be own."""
+    laying = [group for group in piece if trace.has_values([group], "kv_slots")]
+    own = [group for group in laying if trace.may_hold(group, req)]
+    return [groups for groups in ([group for group in laying if group not in own], own) if groups]
 
 
 def _finishes(trace: ParquetTrace) -> Iterator[Finish]:
@@ -147,37 +171,6 @@ def _finishes(trace: ParquetTrace) -> Iterator[Finish]:
         over = pc.and_(finished.is_valid(), pc.invert(holding(finished, ("",), len(finished))))
         rows = pc.indices_nonzero(over)
         yield from zip(columns["req"].take(rows).to_pylist(), columns["seq"].take(rows).to_pylist(), strict=True)
-
-
-def _holds(trace: ParquetTrace, group: int, req: str) -> bool:
-    """False if no row of a row group is of a request, or of a batch that holds it."""
-    if trace.may_hold(group, req):
-        return True
-    if "batch" not in trace.fields or not trace.may_be_null(group, "req"):
-        return False
-    import pyarrow.compute as pc
-
-    batch = trace.read([group], ["batch"])["batch"]
-    return bool(pc.index(batch.flatten(), req).as_py() >= 0)
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    import pyarrow as pa
-
-    found = column.combine_chunks()
-    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
-
-
-def _in_batch(table: pa.Table, req: str) -> pa.Array:
-    """Batch-level rows whose batch holds the request."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    batch = _one(table.column("batch"))
-    hits = pc.indices_nonzero(pc.equal(batch.flatten(), req))
-    rows = pc.unique(pc.list_parent_indices(batch).take(hits))
-    mask = pc.is_in(pa.array(range(len(batch)), rows.type), rows)
-    return pc.and_(mask, table.column("req").is_null())
 
 
 def _check(stretch: Stretch, replica: ReplicaGroup, groups: Topology, algorithm: str | None, req: str) -> None:

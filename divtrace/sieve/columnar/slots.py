@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from divtrace.sieve.columnar.ragged import last_of_each, ragged
+import msgspec
+
+from divtrace.sieve.columnar.ragged import integer, last_of_each, ragged
 from divtrace.sieve.columnar.rounds import Unplain
 from divtrace.sieve.columnar.runs import lay_at_once, runs_of
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
@@ -24,8 +25,7 @@ Suspect = Callable[[int, int | None], None]
 Lives = Mapping[int, PlainRequest]
 
 
-@dataclass(slots=True)
-class _Own:
+class _Own(msgspec.Struct):
     """One rank's layouts: rows with as many slots as positions, and the commits of their rounds."""
 
     part: Part
@@ -66,7 +66,7 @@ class Layouts:
         counts = pc.list_value_length(slots).take(rows)
         same = pc.equal(counts, pc.list_value_length(positions).take(rows))
         mismatched = rows.filter(pc.invert(same))
-        rows = rows.filter(pc.and_(same, pc.greater(counts, 0)))
+        rows = rows.filter(pc.and_(same, pc.greater(counts, integer(0))))
         bounds = pc.min_max(slots.flatten()).as_py()
         if bounds["min"] is not None and (bounds["min"] < 0 or bounds["max"] >= _LARGEST):
             raise Unplain
@@ -108,7 +108,7 @@ class Layouts:
         if highest > len(slots.owner):
             slots.owner.extend(bytes(highest - len(slots.owner) + (len(slots.owner) >> 3)))
         if specials.leaves_alone(
-            self._codes.take(own.rows), pc.multiply(self._stretch.places(own.rows), 2)
+            self._codes.take(own.rows), pc.multiply(self._stretch.places(own.rows), integer(2))
         ) and lay_at_once(slots, own_runs):
             specials.run_to(None)
             self._remember(rows, lives, rank, own)
@@ -137,12 +137,12 @@ class Layouts:
         first, end, low, layout = runs_of(slots, positions)
         if layout is not None:
             index, length, places, commits = (one.take(layout) for one in (index, length, places, commits))
-        lays = [pc.multiply(places, 2), first, end, index]
+        lays = [pc.multiply(places, integer(2)), first, end, index]
         keep = pc.max_element_wise(pc.subtract(length, low), pa.scalar(0, pa.int64()), skip_nulls=False)
         cut = pc.add(first, keep)
         # Only what is laid first can be cut.
         is_cut = pc.fill_null(pc.and_(pc.less(cut, end), pc.less(places, commits)), False)
-        cuts = [pc.multiply(commits, 2), cut, end, pc.negate(index)]
+        cuts = [pc.multiply(commits, integer(2)), cut, end, pc.negate(index)]
         kept = [first, pc.if_else(is_cut, cut, end), end, index]
         return lays, [one.filter(is_cut) for one in cuts], kept
 
@@ -175,7 +175,8 @@ class Layouts:
             if own is not None:
                 mine = pc.and_(mine, pc.invert(pc.is_in(self._commit_keys, self._keys.take(own.rows))))
             commits = commits.filter(mine)
-            column = stretch.column("new_seq_len")
+            part = next(part for part in stretch.parts if part.lane.rank == rank)
+            column = part.column("new_seq_len")
             lengths = [] if column is None else column.take(commits).to_pylist()
             for place, code, length in zip(
                 stretch.places(commits).to_pylist(), self._codes.take(commits).to_pylist(), lengths, strict=False
@@ -221,8 +222,7 @@ def _index(live: PlainRequest | None) -> int:
     return 0 if live is None else live.slot_index
 
 
-@dataclass(slots=True)
-class _Free:
+class _Free(msgspec.Struct):
     """A request finishes."""
 
     rows: Rows
@@ -234,8 +234,7 @@ class _Free:
         self.rows.free(self.live, (self.rank,))
 
 
-@dataclass(slots=True)
-class _Cut:
+class _Cut(msgspec.Struct):
     """A commit of rows that were laid before this stretch."""
 
     rows: Rows

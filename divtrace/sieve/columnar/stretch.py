@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from divtrace.align.view import MODEL
 from divtrace.events import Event
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(slots=True)
-class Part:
+class Part(msgspec.Struct):
     """The rows of one rank."""
 
     lane: Lane
@@ -78,7 +78,7 @@ class Stretch:
 
         code = self._stage_codes.get(name)
         if code is None:
-            return pa.repeat(pa.scalar(False), self.count)
+            return pa.repeat(pa.scalar(False, pa.bool_()), self.count)
         return pc.equal(self.stage, pa.scalar(code, pa.int32()))
 
     def valid(self, name: str) -> pa.Array | None:
@@ -107,6 +107,6 @@ def holding(column: pa.Array | None, texts: Sequence[str], count: int) -> pa.Arr
     import pyarrow.compute as pc
 
     if column is None:
-        return pa.repeat(pa.scalar(False), count)
+        return pa.repeat(pa.scalar(False, pa.bool_()), count)
     hits = pc.is_in(column.dictionary, pa.array(list(texts), column.dictionary.type))
     return pc.fill_null(hits.take(column.indices), False)

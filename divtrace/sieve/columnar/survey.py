@@ -12,14 +12,22 @@ from divtrace.trace.model import RankId, canonical
 from divtrace.trace.provenance import InputFacts
 
 
-def parquet_start(source: Source) -> tuple[RankId, int, list[Meta], InputFacts | None]:
+def parquet_start(
+    source: Source, footers: dict[str, Any] | None = None
+) -> tuple[RankId, int, list[Meta], InputFacts | None]:
     """The rank of a file, its first `seq`, its metas in the order that loading gives them, and what a conversion knew.
+
+    Args:
+        source: the file.
+        footers: takes the file's metadata by its path, for whoever opens it again: reading it takes milliseconds.
 
     Raises:
         NotSievableError: the file tells of no rank, or of several, or its rows carry no `seq`.
     """
     trace = ParquetTrace(source)
     try:
+        if footers is not None:
+            footers[source.path] = trace.metadata
         if trace.provenance is not None:
             origin = trace.provenance
             return (origin.world, origin.rank), origin.first_seq, trace.metas, origin.facts

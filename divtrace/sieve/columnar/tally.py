@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from divtrace.sieve.columnar.ragged import integer
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
 from divtrace.sieve.cursor import NotSievableError
 
@@ -116,7 +117,7 @@ def _runs(column: pa.Array, rows: pa.Array) -> list[tuple[Any, int, int]]:
     encoded = pc.run_end_encode(column if every else column.take(rows), run_end_type=pa.int64())
     ends = encoded.run_ends
     starts = pa.concat_arrays([pa.array([0], pa.int64()), ends[:-1]])
-    firsts, lasts = starts, pc.subtract(ends, 1)
+    firsts, lasts = starts, pc.subtract(ends, integer(1))
     if not every:
         firsts, lasts = rows.take(starts), rows.take(lasts)
     found = zip(encoded.values.to_pylist(), firsts.to_pylist(), lasts.to_pylist(), strict=True)
@@ -139,7 +140,7 @@ def sites(stretch: Stretch) -> list[tuple[str, str | None, str | None]]:
             if column is None
             else column.indices.cast(pa.int64()).fill_null(len(names) - 1)
         )
-        code = one if code is None else pc.add(pc.multiply(code, len(names)), one)
+        code = one if code is None else pc.add(pc.multiply(code, integer(len(names))), one)
     found = []
     for value in sorted(pc.unique(code.filter(stretch.is_model)).to_pylist()):
         rest, phase = divmod(value, len(texts[2]))

@@ -33,7 +33,7 @@ def sieve_columns(
             traces = [ParquetTrace(source) for source in files.sources]
             cursors.append(ParquetCursor(task.world, rank, traces, files.metas))
         with returning_pool():
-            return ColumnLockstep(cursors, task.replica, task.topology, table, algorithm, progress).run()
+            return ColumnLockstep(cursors, task.replica, task.topology, table, algorithm, progress, task.listing).run()
     finally:
         for cursor in cursors:
             cursor.close()

@@ -1,0 +1,112 @@
+"""The rule that names an event at which ranks differ, for rounds of the plain shape.
+
+The walk finds it with all that a finding tells (`divtrace.walk.compare`); this is what is left of that if only the rule
+is asked for: SPEC section 5 on what is compared, section 6 on which difference names the event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import ne
+from typing import Any
+
+from divtrace.events import FIELD, Event, Kind
+from divtrace.topology import ReplicaGroup
+from divtrace.walk.compare import COMPARED, values_of
+
+Row = tuple[Event, ...]
+"""One event as every rank recorded it, lowest rank first."""
+
+_INDICES = range(len(COMPARED))
+RULES = [FIELD[name].rule or "" for name in COMPARED]
+"""The rule of each compared field."""
+_PADDED = frozenset({"positions", "out_tokens", "accept_path"})
+_IN_ATTN_TP = frozenset(name for name in COMPARED if FIELD[name].kind is Kind.SHAPE) | {"kv_positions"}
+"""Compared inside the attn_tp group only."""
+_PLAIN = [name not in _PADDED | _IN_ATTN_TP | {"target_tokens", "batch"} for name in COMPARED]
+
+
+class Naming:
+    """Names events for one replica."""
+
+    def __init__(self, replica: ReplicaGroup, ranks: Sequence[int]) -> None:
+        """Keep where in a row the ranks of each attn_tp group stand."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for index, rank in enumerate(ranks):
+            groups.setdefault(replica.attn_tp_group(rank), []).append(index)
+        self._attn_tp = list(groups.values())
+
+    def rule(self, row: Row, rows: Sequence[Row]) -> str | None:
+        """The rule of the first field that differs in what is compared; None if there is none.
+
+        Args:
+            row: an event of a chain that is no batch-level event and carries no `extra`.
+            rows: all events of its round.
+        """
+        event = row[0]
+        if all(one is event for one in row):
+            return None
+        first, *others = map(values_of, row)
+        unlike: Iterable[int] = compress(_INDICES, map(ne, first, others[0]))
+        if len(others) > 1:
+            unlike = sorted({index for other in others for index in compress(_INDICES, map(ne, first, other))})
+        for index in unlike:
+            values = [value for one in (first, *others) if (value := one[index]) is not None]
+            if len(values) < 2 or (len(row) > 2 and all(value == values[0] for value in values)):
+                continue  # what was not recorded is not unequal
+            everyone = [first[index], *[other[index] for other in others]]
+            if _PLAIN[index] or self._differs(COMPARED[index], everyone, row, rows):
+                return RULES[index]
+        return None
+
+    def _differs(self, name: str, values: Sequence[Any], row: Row, rows: Sequence[Row]) -> bool:
+        """Whether a field differs in what is compared of it; `values` are None where it was not recorded."""
+        compared = values
+        if name == "target_tokens":
+            known = [count for index in range(len(row)) if (count := _last(rows, index, "correct_len")) is not None]
+            if known:
+                # Rows behind the largest accepted length decide nothing.
+                compared = [None if value is None else value[: max(*known, -1) + 1] for value in values]
+        elif name in _PADDED:
+            compared = [
+                None if value is None else _unpadded(name, value, row[index], rows, index)
+                for index, value in enumerate(values)
+            ]
+        if name not in _IN_ATTN_TP:
+            return _differ(compared)
+        return any(_differ([compared[index] for index in group]) for group in self._attn_tp)
+
+
+def _differ(values: Sequence[Any]) -> bool:
+    known = [value for value in values if value is not None]
+    return len(known) > 1 and any(value != known[0] for value in known)
+
+
+def _last(rows: Sequence[Row], index: int, name: str) -> Any:
+    """The last value of a field that one rank recorded in a round."""
+    for row in reversed(rows):
+        value = getattr(row[index], name)
+        if value is not None:
+            return value
+    return None
+
+
+def _unpadded(name: str, value: list[int], event: Event, rows: Sequence[Row], index: int) -> list[int]:
+    """The value without its padding."""
+    if name == "positions":
+        lengths = [event.num_tokens, _own(event, rows, index, "verify_len")]
+    elif name == "out_tokens":
+        lengths = [_own(event, rows, index, "commit_len")]
+    else:
+        correct = _own(event, rows, index, "correct_len")
+        lengths = [None if correct is None else correct + 1]
+    for length in lengths:
+        if length is not None:
+            value = value[: max(length, 0)]
+    return value
+
+
+def _own(event: Event, rows: Sequence[Row], index: int, name: str) -> int | None:
+    value: int | None = getattr(event, name)
+    return _last(rows, index, name) if value is None else value
