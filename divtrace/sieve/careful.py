@@ -19,6 +19,7 @@ from divtrace.sieve.lane import Lane
 from divtrace.sieve.listing import EVERYTHING, Listing
 from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.requests import Requests
+from divtrace.sieve.usual import UsualLines
 from divtrace.topology import ReplicaGroup, Topology
 from divtrace.trace.model import Record
 from divtrace.walk.compare import Comparison
@@ -60,6 +61,7 @@ class Careful:
         self._covered: set[tuple[str, str | None, str | None]] = set()
         """Sites that all active ranks have shown, as (stage, site, phase)."""
         self._missing = list(DECISIONS)
+        self._usual = UsualLines()
 
     def _membership(self) -> None:
         self._covered.clear()

@@ -10,7 +10,7 @@ import msgspec
 from divtrace.events import Event, Meta
 from divtrace.trace.compression import PARQUET, open_stream
 from divtrace.trace.discover import Source, reason
-from divtrace.trace.lines import Lines, split_lines
+from divtrace.trace.lines import BLOCK, Lines, split_lines
 from divtrace.trace.model import Damage, Record
 from divtrace.trace.records import BadRecordError, decode_line
 
@@ -99,9 +99,15 @@ class Cursor:
         self._blocks = self._all_blocks(sources)
         self._source = sources[0]
 
-    def _all_blocks(self, sources: list[Source]) -> Iterator[Lines]:
+    def _all_blocks(self, sources: list[Source]) -> Iterator[Lines | None]:
+        """The blocks of all files; lines that are left when the next one is asked for begin it.
+
+        None instead of a block says that what is left ends its file.
+        """
         behind = 0
         for source in sources:
+            while self.index < len(self.lines):
+                yield None
             self._source = source
             self.names_rank = source.rank is not None
             with opened(source) as file:
@@ -113,6 +119,11 @@ class Cursor:
                     if stream.plain and block.offset >= marked + _BETWEEN_MARKS:
                         marked = block.offset
                         self.reading.marks.append(Mark(source, block.first, marked))
+                    left = self.lines[self.index :]
+                    if left:
+                        block.first -= len(left)
+                        block.lines = left + block.lines
+                        block.text = b"\n".join((*left, block.text))
                     self.reading.spans.append(LineSpan(self.pos, source, block.first))
                     self.bytes_read = behind + file.tell()
                     yield block
@@ -124,16 +135,27 @@ class Cursor:
             block = next(self._blocks, None)
             if block is None:
                 return False
-            spans = self.reading.spans
-            if len(spans) > 1 and spans[-2].source is spans[-1].source:
-                before = spans[-2]
-                if before.line + self.pos - before.pos == spans[-1].line:
-                    spans.pop()
-            self.lines, self.index, self.text = block.lines, 0, block.text
-            self._first_line = block.first
-            if block.cut is not None:
-                self._cut(block)
+            self._begin(block)
         return True
+
+    def join(self, few: int) -> None:
+        """Where fewer than `few` lines are left, have them and the next block of their file as one block."""
+        left = self.lines[self.index : self.index + few]
+        if 0 < len(left) < few and sum(map(len, left)) < BLOCK:
+            block = next(self._blocks, None)
+            if block is not None:
+                self._begin(block)
+
+    def _begin(self, block: Lines) -> None:
+        spans = self.reading.spans
+        if len(spans) > 1 and spans[-2].source is spans[-1].source:
+            before = spans[-2]
+            if before.line + self.pos - before.pos == spans[-1].line:
+                spans.pop()
+        self.lines, self.index, self.text = block.lines, 0, block.text
+        self._first_line = block.first
+        if block.cut is not None:
+            self._cut(block)
 
     def _cut(self, block: Lines) -> None:
         number = block.first + len(block.lines) - 1

@@ -22,7 +22,6 @@ from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.lane import Lane
 from divtrace.sieve.parted import hand_over
 from divtrace.sieve.quick import Quick, agrees
-from divtrace.sieve.usual import decode_usual
 from divtrace.trace.records import BadRecordError, has_long_integer, tidy_extra
 
 _decode = msgspec.json.Decoder(Event).decode
@@ -32,6 +31,9 @@ _NARROWEST, _WIDEST = 8, 1 << 20
 """Lines that are compared at a time, after a difference and after long agreement."""
 _FEWEST = 16
 """Lines below which taking them in as a block does not pay."""
+_FEW_LEFT = 64
+"""Lines of one rank, left behind the block of another, that are not taken in by themselves: that would cost nearly as
+much as a whole block, and tear rounds apart."""
 _MOST_PATIENCE = 63
 """Records that pass one by one at most before lines are compared again."""
 
@@ -94,6 +96,8 @@ class Lockstep(Quick):
             return
         while self._active and all(lane.cursor.fill() for lane in self._active):
             cursors = [lane.cursor for lane in self._active]
+            for cursor in cursors:
+                cursor.join(_FEW_LEFT)
             if any(cursor.next_seq is None for cursor in cursors):
                 return
             self._tell()
@@ -129,7 +133,7 @@ class Lockstep(Quick):
         reference = self._active[0].cursor
         lines = reference.lines[reference.index : reference.index + count]
         if len(lines) >= _FEWEST and self._requests.is_plain:
-            events = decode_usual(lines)
+            events = self._usual.decode(lines)
             alike = self._alike(events) if len(events) >= _FEWEST else Alike(0)
             usual = events[: alike.count]
             if usual and self._is_usual(usual, reference.next_seq or 0, stop):

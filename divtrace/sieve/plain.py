@@ -15,6 +15,8 @@ from divtrace.sieve.rising import rises_from
 GOOD, SUSPECT, UNUSUAL = 0, 1, 2
 """Answers about a record."""
 
+_MOST_RECORDS = 6
+"""Records of a round that are taken in at once: draft, plan, layout, target, accept and commit."""
 _NOTHING, _DRAFTED, _VERIFYING, _ACCEPTED, COMMITTED = range(5)
 
 
@@ -57,7 +59,7 @@ class PlainRequest:
         self.last_token: int | None = None
         self.over_after: int | None = None
         self.slot_index = 0
-        self.windows: dict[int, tuple[int, int, int, list[int]]] = {}
+        self.windows: dict[int, tuple[int, int, int]] = {}
         self.contested = False
         self.pending: list[Event] = []
         """Records of the open round that are checked when it is over, or when anything else happens."""
@@ -100,6 +102,8 @@ class PlainRequest:
             were not looked at. -1 if all are good.
         """
         progress, bonus = self.progress, self.bonus
+        if len(events) == _MOST_RECORDS and not progress and self._take_at_once(*events):
+            return -1
         drafts = targets = width = verify_len = correct = greedy = None
         laid = False
         if progress:
@@ -182,6 +186,52 @@ class PlainRequest:
             self.verify_len, self.correct, self.bonus, self.greedy = verify_len, correct, bonus, greedy
         return index
 
+    def _take_at_once(
+        self, draft: Event, plan: Event, layout: Event, target: Event, accept: Event, commit: Event
+    ) -> bool:
+        """Take in a round at once if it has these records and all are good; if not, nothing is taken in.
+
+        What most rounds are is asked here without asking what they might be instead.
+        """
+        if draft.stage != "draft" or accept.stage != "accept" or commit.stage != "commit":
+            return False
+        if plan.stage != "verify" or layout.stage != "verify" or target.stage != "verify":
+            return False
+        drafts, width, root = draft.draft_tokens, draft.num_draft_tokens, draft.draft_root
+        rows, first, positions = plan.verify_len, layout.seq_len, layout.positions
+        tokens, out, path = target.target_tokens, commit.out_tokens, accept.accept_path
+        correct, bonus, count, after = accept.correct_len, accept.bonus, commit.commit_len, commit.new_seq_len
+        before = self.new_seq_len
+        if drafts is None or out is None or correct is None or count is None or after is None or bonus is None:
+            return False
+        if root != self.last_token or commit.seq_len != before or correct < 0 or count != correct + self.extra:
+            return False
+        if before is None or after != before + count or len(out) < count:
+            return False
+        if positions is None:
+            if first is not None:
+                return False
+        elif first is None or first != before or not rises_from(first, positions):
+            return False
+        if rows is not None and (width is None or not correct < rows <= width or plan.num_draft_tokens is not None):
+            return False
+        if path is not None and (len(path) != correct + 1 or not rises_from(0, path)):
+            return False
+        accepted = drafts[:correct]
+        if len(accepted) != correct or out[:correct] != accepted or out[correct] != bonus:
+            return False
+        if tokens is not None and (accept.branch or target.branch) == "greedy":
+            if len(tokens) <= correct or tokens[:correct] != accepted or tokens[correct] != bonus:
+                return False
+            limit = len(drafts) if rows is None or rows > len(drafts) else rows - 1
+            if correct < limit and drafts[correct] == bonus:
+                return False
+        if commit.finished or not self.number or _has_others(draft, plan, layout, target, accept, commit):
+            return False
+        self.progress, self.answer = COMMITTED, GOOD
+        self.new_seq_len, self.last_token = after, out[count - 1]
+        return True
+
     def _commits(self, event: Event, drafts: list[int] | None, correct: int | None, bonus: int | None) -> int:
         """What was committed."""
         count, seq_len, out = event.commit_len, event.seq_len, event.out_tokens
@@ -224,6 +274,31 @@ class PlainRequest:
         elif event.out_tokens:
             self.last_token = event.out_tokens[-1]
         return GOOD
+
+
+def _has_others(draft: Event, plan: Event, layout: Event, target: Event, accept: Event, commit: Event) -> bool:
+    """Whether a record of a round has what another one of them is to have."""
+    return (
+        draft.verify_len is not None
+        or plan.draft_tokens is not None
+        or plan.correct_len is not None
+        or plan.positions is not None
+        or plan.seq_len is not None
+        or plan.target_tokens is not None
+        or layout.draft_tokens is not None
+        or layout.correct_len is not None
+        or layout.verify_len is not None
+        or layout.target_tokens is not None
+        or target.draft_tokens is not None
+        or target.correct_len is not None
+        or target.verify_len is not None
+        or target.positions is not None
+        or target.seq_len is not None
+        or accept.out_tokens is not None
+        or accept.target_tokens is not None
+        or commit.correct_len is not None
+        or commit.bonus is not None
+    )
 
 
 def _accepts(

@@ -21,7 +21,11 @@ _ROUNDS = frozenset({"draft", "verify", "accept", "commit"})
 """Stages of a round that is checked as a whole."""
 _OF_REQUESTS = _ROUNDS | {"prefill", "schedule"}
 _NO_MODEL = ("collective", "host")
+_Shape = tuple[int | None, int | None, int | None, str | None, str, str | None]
 _SHAPE = attrgetter("rank", "world", "attempt", "phase", "stage", "site")
+_GOING_ON = frozenset({None, ""})
+_SELDOM = ("world", "attempt", "phase")
+"""What is left of a shape where the trace has none of these."""
 _KEY = attrgetter("world", "step", "req", "attempt", "round", "stage", "site", "phase", "finished")
 """What has to be equal also where ranks may differ."""
 _COMPARED = attrgetter(*VALUE_FIELDS, "comm", "comm_ranks", "comm_seq", "state")
@@ -30,21 +34,30 @@ _COMPARED = attrgetter(*VALUE_FIELDS, "comm", "comm_ranks", "comm_seq", "state")
 class Quick(Careful):
     """One replica, as far as its lines are usual."""
 
-    _shapes: Set[tuple[int | None, int | None, int | None, str | None, str, str | None]] = frozenset()
+    _shapes: Set[_Shape] = frozenset()
     """What kinds of records the block holds, by the fields of `_SHAPE`."""
+    _steps: Set[int] = frozenset()
     _in_rounds: Set[str] = frozenset()
     """Stages of its records that belong to a round."""
 
     def _is_usual(self, events: Sequence[Event], seq: int, stop: float) -> bool:
-        """Whether these records, of the fields of `UsualEvent`, may be taken in as a block."""
+        """Whether these records, as `UsualLines` decodes them, may be taken in as a block."""
         cursor = self._active[0].cursor
         if [event.seq for event in events] != list(range(seq, seq + len(events))):
             return False
-        self._shapes = shapes = set(map(_SHAPE, events))
+        shapes: set[_Shape]
+        if self._usual.fields.isdisjoint(_SELDOM):
+            shapes = {(event.rank, None, None, None, event.stage, event.site) for event in events}
+        else:
+            shapes = set(map(_SHAPE, events))
+        self._shapes = shapes
         if any(phase not in (None, "used") or not cursor.is_own(rank, world) for rank, world, _, phase, _, _ in shapes):
             return False
-        steps = {event.step for event in events if event.stage != "host"}
-        if None in steps or max((step for step in steps if step is not None), default=0) >= stop:
+        steps = {event.step for event in events}
+        if None in steps:
+            steps = {event.step for event in events if event.stage != "host"}
+        self._steps = {step for step in steps if step is not None}
+        if len(self._steps) < len(steps) or max(self._steps, default=0) >= stop:
             return False
         self._in_rounds = {event.stage for event in events if event.round is not None}
         return self._in_rounds <= _OF_REQUESTS
@@ -71,7 +84,7 @@ class Quick(Careful):
                 groups[event.req].append(event)
         if any(event.req is not None or event.stage == "host" for _, event in others):
             return False
-        if any(event.finished for event in events):
+        if not {event.finished for event in events} <= _GOING_ON:
             return False
         lives = self._requests.fitting(groups)
         if lives is None:
@@ -102,20 +115,18 @@ class Quick(Careful):
         ranks = [lane.rank for lane in self._active]
         rows = self._requests.rows
         concerned = [
-            done for done, event in enumerate(events) if event.kv_slots is not None or event.new_seq_len is not None
+            (done, event)
+            for done, event in enumerate(events)
+            if event.kv_slots is not None or event.new_seq_len is not None
         ]
-        for done in concerned:
-            event = events[done]
+        if alike.is_even:
+            rows.lay_and_cut(concerned, lives, ranks, alike.slots)
+            return
+        for done, event in concerned:
             req = event.req
             if req is None:
                 continue
-            live, own = lives[req], event.kv_slots
-            if alike.is_even:
-                if own is not None:
-                    rows.lay(event, live, ranks, [own, *[other.get(done, own) for other in alike.slots]])
-                if event.stage == "commit" and live.windows and event.new_seq_len is not None:
-                    rows.cut(live, ranks, event.new_seq_len)
-                continue
+            live = lives[req]
             for one, some, slots in alike.laid(event, done, ranks):
                 if slots is not None:
                     rows.lay(one, live, some, slots)
@@ -214,14 +225,16 @@ class Quick(Careful):
                 lane.last_event = lane.cursor.pos + last_event
             if last_model >= 0:
                 lane.last_model = lane.cursor.pos + last_model
-        for step in sorted({event.step for event in events if event.step is not None}, reverse=True):
+        for step in sorted(self._steps, reverse=True):
             if self.facts.agreed_step is not None and step <= self.facts.agreed_step:
                 break
-            inside = [done for done, one in enumerate(events) if one.step == step and one.stage not in _NO_MODEL]
-            agreed = (done for done in reversed(inside) if has_compared(events[done]) and agrees(events, alike, done))
-            if (done := next(agreed, -1)) >= 0:
-                self._agreed(events[done])
-                break
+            for done in range(len(events) - 1, -1, -1):
+                event = events[done]
+                if event.step != step or event.stage in _NO_MODEL or not has_compared(event):
+                    continue
+                if agrees(events, alike, done):
+                    self._agreed(event)
+                    return
 
     def _enter_step(self, step: int, done: int, stage: str) -> None:
         for lane in self._active:

@@ -36,7 +36,7 @@ class LiveRequest(msgspec.Struct, eq=False):
     over_after: int | None = None
     """The round in which it finished; the one behind it is overshoot."""
     slot_index: int = 0
-    windows: dict[int, tuple[int, int, int, list[int]]] = msgspec.field(default_factory=dict)
+    windows: dict[int, tuple[int, int, int]] = msgspec.field(default_factory=dict)
     """Its last rows on each rank: first and last position, first slot if slots and positions run on by one (else -1),
     and the slots."""
     open_round: int = -1

@@ -12,8 +12,9 @@ SHARED = 255
 _LARGEST = 1 << 28
 LONGEST_RUN = 64
 """Slots of a run that is laid at once have to be fewer."""
-FREE = [bytes(count) for count in range(LONGEST_RUN)]
-HELD = [bytes((index,)) for index in range(SHARED + 1)]
+FREE = [bytearray(count) for count in range(LONGEST_RUN)]
+"""Of the type that is written to: of any other a copy would be made for every write."""
+HELD = [bytearray((index,)) for index in range(SHARED + 1)]
 
 
 class SlotBytes:

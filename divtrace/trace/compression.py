@@ -13,7 +13,7 @@ _ZSTD_SKIPPABLE_TAIL = b"\x2a\x4d\x18"
 """A skippable frame starts with 0x50 to 0x5f and these three (RFC 8878, section 3.1.2)."""
 PARQUET = b"PAR1"
 
-_READ = 1 << 17
+_READ = 1 << 16
 _GZIP_READ = 1 << 15
 """Deflate expands at most 1,032 times: 32 KiB at a time keep a hostile file below 34 MiB of memory."""
 _ZSTD_READ = 1 << 9

@@ -8,8 +8,9 @@ import msgspec
 
 from divtrace.trace.compression import Bytes, StreamDamage
 
-BLOCK = 1 << 17
-"""Bytes of a block: its events still fit the processor's cache when the next stage looks at them."""
+BLOCK = 1 << 16
+"""Bytes of a block: its events still fit the processor's cache when the next stage looks at them. Pieces of twice the
+size and more the allocator would ask of the system, and give back, for every block."""
 LONGEST = 64 << 20
 """Bytes of the longest line that is read; a longer one is passed over and counted as bad."""
 TOO_LONG = b"\0 line too long"
@@ -59,7 +60,11 @@ def split_lines(stream: Bytes, longest: int = LONGEST, *, number: int = 1, offse
             size += len(rest)
             has_break = has_break or b"\n" in rest
             if has_break and size >= BLOCK:
-                text, _, tail = b"".join(held).rpartition(b"\n")
+                end = rest.rfind(b"\n")
+                if end >= 0:
+                    text, tail = b"".join((*held[:-1], memoryview(rest)[:end])), rest[end + 1 :]
+                else:
+                    text, _, tail = b"".join(held).rpartition(b"\n")
                 lines = _bounded(text.split(b"\n"), len(text), longest)
                 yield Lines(number, lines, text, offset=offset)
                 number += len(lines)

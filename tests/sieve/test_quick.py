@@ -19,7 +19,7 @@ from divtrace.sieve.run import _tasks
 from divtrace.sieve.slots import SHARED, SlotBytes
 from divtrace.sieve.survey import survey
 from divtrace.sieve.task import sieve_replica
-from divtrace.sieve.usual import UsualEvent, decode_usual, whole_event
+from divtrace.sieve.usual import UsualLines, whole_event
 from divtrace.trace.discover import discover
 from divtrace.trace.records import decode_line
 from divtrace.walk.settings import GroupFlags
@@ -84,21 +84,39 @@ def test_lines_with_rare_fields_are_no_usual_ones(rare: str) -> None:
     plain = b'{"rank":0,"seq":1,"ts":2,"step":3,"stage":"draft","req":"a","round":1,"draft_tokens":[1,2]}'
     odd = json.dumps({"stage": "draft", "req": "a", "round": 1, rare: values[rare]}).encode()
 
-    assert len(decode_usual([plain, plain, odd, plain])) == 2
+    lines = UsualLines()
+
+    assert len(lines.decode([plain, plain, odd, plain])) == 2
+    assert rare not in lines.fields
+    assert len(lines.decode([odd, plain])) == 0
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
 def test_numbers_beyond_64_bits_are_left_to_the_careful_path(number: int) -> None:
-    assert decode_usual([b'{"stage":"draft","draft_tokens":[1,%d]}' % number]) == []
+    assert UsualLines().decode([b'{"stage":"draft","draft_tokens":[1,%d]}' % number]) == []
 
 
 def test_a_usual_record_becomes_the_same_event() -> None:
     line = b'{"rank":0,"seq":1,"ts":2,"step":3,"stage":"draft","req":"a","round":1,"draft_tokens":[1,2]}'
-    (event,) = decode_usual([line])
+    (event,) = UsualLines().decode([line])
 
-    assert isinstance(event, UsualEvent)
     assert event.extra is None
+    assert event.bonus is None
     assert whole_event(event) == decode_line(line)[0]
+
+
+def test_fields_of_later_lines_are_learned_as_they_come() -> None:
+    lines = UsualLines()
+    first, second = b'{"seq":1,"stage":"draft"}', b'{"seq":2,"stage":"accept","bonus":7}'
+    assert [event.seq for event in lines.decode([first, first])] == [1, 1]
+    assert "bonus" not in lines.fields
+
+    events = lines.decode([first, second, first, b"{", second])
+
+    assert [(event.seq, event.bonus) for event in events] == [(1, None), (2, 7), (1, None)]
+    assert whole_event(events[0]) == decode_line(first)[0]
+    assert lines.decode([b'{"seq":2,"stage":"accept","bonus":"7"}']) == []
+    assert len(UsualLines().decode([b'{"stage":"draft"}'])) == 1
 
 
 @pytest.mark.parametrize("second", [1, 2])

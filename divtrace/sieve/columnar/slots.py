@@ -213,9 +213,9 @@ class Layouts:
             if not runs or live.contested or live.slot_index == SHARED:
                 rows._odd[live.req, rank] = rows_left
                 end = end if length is None else min(end, length - 1)
-                live.windows[rank] = (first, end, -1, given)
+                live.windows[rank] = (first, end, -1)
             else:
-                live.windows[rank] = (first, end if length is None else min(end, length - 1), given[0], given)
+                live.windows[rank] = (first, end if length is None else min(end, length - 1), given[0])
 
 
 def _index(live: PlainRequest | None) -> int:
