@@ -119,19 +119,13 @@ def _refuse_damage(traces: Traces) -> None:
         )
 
 
-def walk_traces(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
-    """Read and walk; raises as `read` does, and TopologyError for sizes that do not divide.
-
-    Large inputs that carry `seq` pass through the sieve, sorted if need be; everything else is loaded as a whole.
-    """
-    with stage("discover"):
-        found = discover(paths)
-    return _walk_found(paths, found, options, progress)
-
-
 def _walk_found(
     paths: Paths, found: Discovery, options: Options, progress: OnProgress | None, listing: Listing = EVERYTHING
 ) -> Walk:
+    """Read and walk traces; raises as `read` does, and TopologyError for sizes that do not divide.
+
+    Large inputs that carry `seq` pass through the sieve, sorted if need be; everything else is loaded as a whole.
+    """
     if options.backend == "ray":
         from divtrace.sieve.cluster import check_installed
 
@@ -211,7 +205,7 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
 
     Findings that no report of `options.max_findings` lists may be counted only.
 
-    Raises as `walk_traces` does; NoTraceError only if there is no evidence either.
+    Raises as `read` does, and TopologyError for sizes that do not divide; NoTraceError only if there is no evidence either.
     """
     from divtrace.join.input import candidates, without
 
@@ -233,7 +227,7 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
         raise DamageError(f"{first.path}: {first.what}", hint="leave out --strict to use what is readable")
     found = without(found, {file.path for file in evidence.files} | {one.path for one in evidence.unreadable})
     try:
-        walked = _walk_found(paths, found, options, progress, Listing(options.max_findings))
+        walked = _walk_found(paths, found, options, progress, Listing(options.max_findings, beside=True))
     except NoTraceError:
         if not evidence.files:
             raise
@@ -358,9 +352,11 @@ def show(
     """
     from divtrace.report.request import show_request
 
-    return show_request(
-        walk_traces(paths, options or Options(), progress), req, round_number=round_number, replica=replica
-    )
+    chosen = options or Options()
+    with stage("discover"):
+        found = discover(paths)
+    walked = _walk_found(paths, found, chosen, progress, Listing(chosen.max_findings, frozenset([req])))
+    return show_request(walked, req, round_number=round_number, replica=replica)
 
 
 def validate(paths: Paths, options: Options | None = None, *, progress: OnProgress | None = None) -> Traces:

@@ -82,7 +82,7 @@ def _serving(walk: Walk, req: str, replica: int | None) -> list[ReplicaWalk]:
 
 
 def _requests(replica: ReplicaWalk) -> set[str]:
-    found = {group.key.req for group in replica.groups if group.key.req is not None}
+    found = {group.key.req for group in replica.groups if group.key.req is not None} | replica.requests.keys()
     for group in replica.groups:
         for record in group.records.values():
             found.update(record.event.batch or ())

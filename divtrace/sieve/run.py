@@ -23,7 +23,7 @@ from divtrace.trace.discover import Discovery
 from divtrace.trace.model import Damage, RankId, RankTrace, Record, Traces
 from divtrace.walk.run import Walk, walk
 from divtrace.walk.settings import GroupFlags, world_topology
-from divtrace.walk.world import Sieved
+from divtrace.walk.world import Sieved, WorldWalk
 
 _BEFORE = 2
 """Steps in front of a suspicion that are loaded with it: the last agreement and the order of events show in them."""
@@ -76,6 +76,8 @@ def sieve(
         if one is None:
             one = worlds[task.world] = SievedWorld(OperationTable(task.world, task.topology, task.present))
         one.operations.merge(result.operations)
+        for req in listing.whole & result.facts.requests.keys():
+            result.facts.suspects.setdefault(req, None)
         one.replicas[task.replica.ranks] = result.facts
         one.wanted_steps[task.replica.ranks] = _first_steps(result.facts)
     return _walk(found, files, worlds, flags, cluster, listing)
@@ -95,8 +97,13 @@ def _tasks(
 
 
 def _first_steps(facts: ReplicaFacts) -> set[int]:
-    """Steps to load as a whole: irregular ones, those around the first suspicion, and those of the last collectives."""
+    """Steps to load as a whole: irregular ones, those around the first suspicion, and those of the last collectives.
+
+    None where nothing is suspected.
+    """
     steps = set(facts.irregular)
+    if not facts.suspects and not steps:
+        return steps
     kept = [record.event for one in facts.ranks.values() for record in one.kept]
     steps.update(event.step for event in kept if event.stage == "collective" and event.step is not None)
     first = min((step for step in facts.suspects.values() if step is not None), default=None)
@@ -132,7 +139,7 @@ def _walk(
         traces = _traces(found, files, worlds, {rank: trace for rank, (_, trace) in sorted(loaded.items())})
         with stage("walk"):
             result = walk(traces, flags, {world: _sieved(one) for world, one in worlds.items()}, _missing(worlds))
-        if not (_unconfirmed(result, worlds, listing) or _wants_more(result, worlds)):
+        if not (_unconfirmed(result, worlds, listing) or _wants_more(result, worlds, listing)):
             break
     return result
 
@@ -271,9 +278,10 @@ def _unconfirmed(result: Walk, worlds: dict[int, SievedWorld], listing: Listing)
     return found
 
 
-def _wants_more(result: Walk, worlds: dict[int, SievedWorld]) -> bool:
+def _wants_more(result: Walk, worlds: dict[int, SievedWorld], listing: Listing) -> bool:
     """Have the surroundings of findings loaded that are not yet: steps of collectives, and of the first divergence."""
     more = False
+    are_placed = listing.beside or bool(result.timeouts) or any(_are_placed(world) for world in result.worlds)
     divergences = [one for world in result.worlds for one in world.divergences]
     heads: dict[int, int] = {}
     for divergence in divergences:
@@ -290,7 +298,7 @@ def _wants_more(result: Walk, worlds: dict[int, SievedWorld]) -> bool:
             needed: set[int] = set()
             if replica.index in heads:
                 needed.update(range(heads[replica.index] - _BEFORE, heads[replica.index] + _BEHIND + 1))
-            for view in replica.views.values():
+            for view in replica.views.values() if are_placed else ():
                 needed |= {
                     r.event.step for r in view.records if r.event.stage == "collective" and r.event.step is not None
                 }
@@ -300,3 +308,8 @@ def _wants_more(result: Walk, worlds: dict[int, SievedWorld]) -> bool:
                 steps |= fresh
                 more = True
     return more
+
+
+def _are_placed(world: WorldWalk) -> bool:
+    """True if something of a world is ordered against its collectives."""
+    return bool(world.divergences) or world.waits is None or bool(world.waits.pending or world.waits.cycles)
