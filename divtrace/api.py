@@ -205,7 +205,8 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
 
     Findings that no report of `options.max_findings` lists may be counted only.
 
-    Raises as `read` does, and TopologyError for sizes that do not divide; NoTraceError only if there is no evidence either.
+    Raises as `read` does, and TopologyError for sizes that do not divide; NoTraceError only if there is no evidence
+    either.
     """
     from divtrace.join.input import candidates, without
 
