@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from divtrace.report.answers import FirstDivergence, Shown
     from divtrace.report.model import Report
     from divtrace.sieve.cluster import Cluster
+    from divtrace.sieve.run import Beside
     from divtrace.walk.run import Walk
 
 _LINE = 200
@@ -120,11 +121,17 @@ def _refuse_damage(traces: Traces) -> None:
 
 
 def _walk_found(
-    paths: Paths, found: Discovery, options: Options, progress: OnProgress | None, listing: Listing = EVERYTHING
+    paths: Paths,
+    found: Discovery,
+    options: Options,
+    progress: OnProgress | None,
+    listing: Listing = EVERYTHING,
+    beside: Beside | None = None,
 ) -> Walk:
     """Read and walk traces; raises as `read` does, and TopologyError for sizes that do not divide.
 
     Large inputs that carry `seq` pass through the sieve, sorted if need be; everything else is loaded as a whole.
+    `beside` adds what else is known of the run.
     """
     if options.backend == "ray":
         from divtrace.sieve.cluster import check_installed
@@ -133,7 +140,7 @@ def _walk_found(
     if _is_large(found, options):
         total = sum(source.size or 0 for source in found.sources)
         told = None if progress is None else (lambda done: progress(min(done, total), total))
-        sieved = _sieved(found, options, told, listing)
+        sieved = _sieved(found, options, told, listing, beside)
         if sieved is not None:
             if options.strict:
                 _refuse_damage(sieved.traces)
@@ -142,7 +149,8 @@ def _walk_found(
 
     traces = read(paths, options, progress, found)
     with stage("walk"):
-        return walk(traces, options.groups)
+        walked = walk(traces, options.groups)
+    return walked if beside is None else beside(walked)
 
 
 def _is_large(found: Discovery, options: Options) -> bool:
@@ -157,7 +165,13 @@ def _is_large(found: Discovery, options: Options) -> bool:
     return each is not None and size / each * _LINE >= options.sieve_from
 
 
-def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | None, listing: Listing) -> Walk | None:
+def _sieved(
+    found: Discovery,
+    options: Options,
+    told: Callable[[int], None] | None,
+    listing: Listing,
+    beside: Beside | None,
+) -> Walk | None:
     """The walk of what passes through the sieve; None if the input can only be loaded as a whole."""
     # Small inputs need none of this.
     from divtrace.sieve import run
@@ -166,14 +180,20 @@ def _sieved(found: Discovery, options: Options, told: Callable[[int], None] | No
     try:
         try:
             with options.cluster() as cluster:
-                return run.sieve(found, options.run, options.groups, options.jobs, told, cluster, listing)
+                return run.sieve(found, options.run, options.groups, options.jobs, told, cluster, listing, beside)
         except DisorderError:
-            return _sieved_sorted(found, options, told, listing)
+            return _sieved_sorted(found, options, told, listing, beside)
     except NotSievableError:
         return None  # no seq, several ranks in one file
 
 
-def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], None] | None, listing: Listing) -> Walk:
+def _sieved_sorted(
+    found: Discovery,
+    options: Options,
+    told: Callable[[int], None] | None,
+    listing: Listing,
+    beside: Beside | None,
+) -> Walk:
     """The same over copies in the order of `seq`, in a temporary folder.
 
     Raises:
@@ -197,7 +217,9 @@ def _sieved_sorted(found: Discovery, options: Options, told: Callable[[int], Non
                 f"records are not in the order of seq and could not be sorted: {error.strerror or error}",
                 hint=f"they are sorted in {gettempdir()}; set TMPDIR to a folder with room for one rank's trace",
             ) from error
-        return run.sieve(discover([folder]), options.run, options.groups, options.jobs, None, listing=listing)
+        return run.sieve(
+            discover([folder]), options.run, options.groups, options.jobs, None, listing=listing, beside=beside
+        )
 
 
 def walk_input(paths: Paths, options: Options, progress: OnProgress | None = None) -> Walk:
@@ -227,16 +249,18 @@ def walk_input(paths: Paths, options: Options, progress: OnProgress | None = Non
         first = evidence.unreadable[0]
         raise DamageError(f"{first.path}: {first.what}", hint="leave out --strict to use what is readable")
     found = without(found, {file.path for file in evidence.files} | {one.path for one in evidence.unreadable})
+
+    def joined(walked: Walk) -> Walk:
+        with stage("evidence"):
+            return with_evidence(walked, evidence, options.groups)
+
     try:
-        walked = _walk_found(paths, found, options, progress, Listing(options.max_findings, beside=True))
+        return _walk_found(paths, found, options, progress, Listing(options.max_findings), joined)
     except NoTraceError:
         if not evidence.files:
             raise
-        walked = None
     with stage("evidence"):
-        if walked is None:
-            return evidence_alone(found, evidence, options.groups)
-        return with_evidence(walked, evidence, options.groups)
+        return evidence_alone(found, evidence, options.groups)
 
 
 def collectives(

@@ -12,8 +12,6 @@ class Listing(msgspec.Struct, frozen=True):
     """So many findings, the first ones; 0 for all."""
     whole: frozenset[str] = frozenset()
     """All findings of these requests, whose records are loaded in any case."""
-    beside: bool = False
-    """Dumps and logs are held against the collectives, which have to be placed in their steps for that."""
 
 
 EVERYTHING = Listing()

@@ -15,6 +15,7 @@ from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.parted import give_back_unconfirmed
 from divtrace.sieve.pool import run_tasks
 from divtrace.sieve.select import Wanted, load_wanted
+from divtrace.sieve.surroundings import first_steps, wants_more
 from divtrace.sieve.survey import RankFiles, survey
 from divtrace.sieve.task import ReplicaTask
 from divtrace.timing import stage
@@ -23,14 +24,12 @@ from divtrace.trace.discover import Discovery
 from divtrace.trace.model import Damage, RankId, RankTrace, Record, Traces
 from divtrace.walk.run import Walk, walk
 from divtrace.walk.settings import GroupFlags, world_topology
-from divtrace.walk.world import Sieved, WorldWalk
+from divtrace.walk.world import Sieved
 
-_BEFORE = 2
-"""Steps in front of a suspicion that are loaded with it: the last agreement and the order of events show in them."""
-_BEHIND = 1
-"""Steps behind it: the next collective, which orders it against events of other replicas, is issued there."""
 _MOST_PASSES = 6
 Progress = Callable[[int], None]
+Beside = Callable[[Walk], Walk]
+"""Adds to a walk what dumps and logs beside the traces tell."""
 
 
 @dataclass(slots=True)
@@ -51,11 +50,19 @@ def sieve(
     progress: Progress | None = None,
     cluster: Cluster | None = None,
     listing: Listing = EVERYTHING,
+    beside: Beside | None = None,
 ) -> Walk:
     """Walk an input of files that are in order.
 
-    With a cluster its workers read all files but for their beginnings; without one this machine does, with at most
-    `jobs` processes. Findings that `listing` leaves out may be counted only.
+    Args:
+        found: the input.
+        run: which run to read, where there are several.
+        flags: sizes and groups from the command line.
+        jobs: processes to use at most; None for the number of cores.
+        progress: called with the bytes read so far.
+        cluster: whose workers read all files but for their beginnings; None for this machine.
+        listing: findings that it leaves out may be counted only.
+        beside: adds to a walk what other evidence tells. It is held against all collectives.
 
     Raises:
         DivtraceError: a replica's workers died.
@@ -79,8 +86,8 @@ def sieve(
         for req in listing.whole & result.facts.requests.keys():
             result.facts.suspects.setdefault(req, None)
         one.replicas[task.replica.ranks] = result.facts
-        one.wanted_steps[task.replica.ranks] = _first_steps(result.facts)
-    return _walk(found, files, worlds, flags, cluster, listing)
+        one.wanted_steps[task.replica.ranks] = first_steps(result.facts)
+    return _walk(found, files, worlds, flags, cluster, listing, beside)
 
 
 def _tasks(
@@ -96,22 +103,6 @@ def _tasks(
     return tasks
 
 
-def _first_steps(facts: ReplicaFacts) -> set[int]:
-    """Steps to load as a whole: irregular ones, those around the first suspicion, and those of the last collectives.
-
-    None where nothing is suspected.
-    """
-    steps = set(facts.irregular)
-    if not facts.suspects and not steps:
-        return steps
-    kept = [record.event for one in facts.ranks.values() for record in one.kept]
-    steps.update(event.step for event in kept if event.stage == "collective" and event.step is not None)
-    first = min((step for step in facts.suspects.values() if step is not None), default=None)
-    if first is not None:
-        steps.update(range(first - _BEFORE, first + _BEHIND + 1))
-    return steps
-
-
 def _walk(
     found: Discovery,
     files: Mapping[RankId, RankFiles],
@@ -119,6 +110,7 @@ def _walk(
     flags: GroupFlags,
     cluster: Cluster | None,
     listing: Listing,
+    beside: Beside | None,
 ) -> Walk:
     """Load what is wanted and walk it; load more as long as the walk needs it."""
     loaded: dict[RankId, tuple[Wanted, RankTrace]] = {}
@@ -128,7 +120,7 @@ def _walk(
             for world, sieved in worlds.items():
                 for replica, facts in sieved.replicas.items():
                     for rank, one in facts.ranks.items():
-                        wanted = _wanted(sieved, replica, facts, one)
+                        wanted = _wanted(sieved, replica, facts, one, collectives=beside is not None)
                         before = loaded.get((world, rank))
                         if before is None or before[0] != wanted:
                             todo[world, rank] = (one, wanted)
@@ -139,12 +131,16 @@ def _walk(
         traces = _traces(found, files, worlds, {rank: trace for rank, (_, trace) in sorted(loaded.items())})
         with stage("walk"):
             result = walk(traces, flags, {world: _sieved(one) for world, one in worlds.items()}, _missing(worlds))
-        if not (_unconfirmed(result, worlds, listing) or _wants_more(result, worlds, listing)):
+        if beside is not None:
+            result = beside(result)
+        if not (_unconfirmed(result, worlds, listing) or wants_more(result, worlds)):
             break
     return result
 
 
-def _wanted(sieved: SievedWorld, replica: RankGroup, facts: ReplicaFacts, one: RankFacts) -> Wanted:
+def _wanted(
+    sieved: SievedWorld, replica: RankGroup, facts: ReplicaFacts, one: RankFacts, *, collectives: bool
+) -> Wanted:
     suspects = sieved.operations.suspects
     mine = frozenset((comm.name, number) for comm, number in suspects if one.rank in comm.ranks)
     return Wanted(
@@ -154,6 +150,7 @@ def _wanted(sieved: SievedWorld, replica: RankGroup, facts: ReplicaFacts, one: R
         mine,
         frozenset(facts.parted),
         facts.parted_steps,
+        collectives,
     )
 
 
@@ -276,40 +273,3 @@ def _unconfirmed(result: Walk, worlds: dict[int, SievedWorld], listing: Listing)
             if facts is not None and give_back_unconfirmed(facts, replica, listing):
                 found = True
     return found
-
-
-def _wants_more(result: Walk, worlds: dict[int, SievedWorld], listing: Listing) -> bool:
-    """Have the surroundings of findings loaded that are not yet: steps of collectives, and of the first divergence."""
-    more = False
-    are_placed = listing.beside or bool(result.timeouts) or any(_are_placed(world) for world in result.worlds)
-    divergences = [one for world in result.worlds for one in world.divergences]
-    heads: dict[int, int] = {}
-    for divergence in divergences:
-        for index, order in divergence.orders.items():
-            known = heads.get(index)
-            if order.step not in (float("inf"), -float("inf")) and (known is None or order.step < known):
-                heads[index] = int(order.step)
-    for world in result.worlds:
-        sieved = worlds[world.world]
-        for replica in world.replicas:
-            steps = sieved.wanted_steps.get(replica.replica.ranks)
-            if steps is None:
-                continue
-            needed: set[int] = set()
-            if replica.index in heads:
-                needed.update(range(heads[replica.index] - _BEFORE, heads[replica.index] + _BEHIND + 1))
-            for view in replica.views.values() if are_placed else ():
-                needed |= {
-                    r.event.step for r in view.records if r.event.stage == "collective" and r.event.step is not None
-                }
-            known_steps = {step for view in replica.views.values() for step in view.first_of_step}
-            fresh = (needed & known_steps) - steps
-            if fresh:
-                steps |= fresh
-                more = True
-    return more
-
-
-def _are_placed(world: WorldWalk) -> bool:
-    """True if something of a world is ordered against its collectives."""
-    return bool(world.divergences) or world.waits is None or bool(world.waits.pending or world.waits.cycles)

@@ -35,6 +35,8 @@ class Wanted:
     parted: frozenset[str] = frozenset()
     """Requests of which only the records of some steps are wanted, namely `parted_steps`."""
     parted_steps: range = range(0)
+    collectives: bool = False
+    """Whether all collectives are wanted."""
 
     @property
     def steps_to_read(self) -> frozenset[int]:
@@ -47,7 +49,7 @@ class Wanted:
         if len(self.requests) > _MOST_NEEDLES:
             return None
         found = [msgspec.json.encode(req)[1:-1] for req in sorted(self.requests)]
-        if self.operations:
+        if self.operations or self.collectives:
             found.append(b'"collective"')
         return found
 
@@ -55,7 +57,8 @@ class Wanted:
 def needs_reading(facts: RankFacts, wanted: Wanted) -> bool:
     """False if what is wanted of a rank is still at hand."""
     at_hand = {record.pos for record in facts.kept}
-    return bool(wanted.requests or wanted.steps or wanted.operations or wanted.parted or wanted.positions - at_hand)
+    by_content = wanted.requests or wanted.steps or wanted.operations or wanted.parted or wanted.collectives
+    return bool(by_content or wanted.positions - at_hand)
 
 
 def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
@@ -194,4 +197,6 @@ def _is_wanted(event: Event, pos: int, wanted: Wanted) -> bool:
         return True
     if event.step is not None and event.step in wanted.parted_steps and event.req in wanted.parted:
         return True
-    return event.stage == "collective" and (event.comm, event.comm_seq) in wanted.operations
+    if event.stage != "collective":
+        return False
+    return wanted.collectives or (event.comm, event.comm_seq) in wanted.operations

@@ -43,7 +43,7 @@ def load_rows(reading: ColumnReading, facts: RankFacts, wanted: Wanted) -> list[
 def _may_hold(piece: Piece, facts: RankFacts, wanted: Wanted, trace: ParquetTrace) -> bool:
     """False if nothing of a piece can be wanted."""
     first, end = piece.pos, piece.pos + piece.rows
-    if any(first <= pos < end for pos in wanted.positions) or wanted.operations:
+    if any(first <= pos < end for pos in wanted.positions) or wanted.operations or wanted.collectives:
         return True
     for step in wanted.steps_to_read:
         if step in facts.first_of_step and facts.first_of_step[step] < end and facts.last_of_step[step] >= first:
@@ -53,7 +53,11 @@ def _may_hold(piece: Piece, facts: RankFacts, wanted: Wanted, trace: ParquetTrac
 
 def _is_in_tail(piece: Piece, reading: ColumnReading, facts: RankFacts, wanted: Wanted, trace: ParquetTrace) -> bool:
     """True if all that is wanted of the last piece is still at hand."""
-    if wanted.operations or any(trace.may_hold(group, req) for req in wanted.requests for group in piece.groups):
+    if (
+        wanted.operations
+        or wanted.collectives
+        or any(trace.may_hold(group, req) for req in wanted.requests for group in piece.groups)
+    ):
         return False
     if any(piece.pos <= pos < reading.tail_from for pos in wanted.positions):
         return False
@@ -64,6 +68,8 @@ def _is_in_tail(piece: Piece, reading: ColumnReading, facts: RankFacts, wanted: 
 def is_wanted(event: Event, pos: int, wanted: Wanted) -> bool:
     """True if a record is wanted for its position, its request or its step."""
     if pos in wanted.positions or (event.req is not None and event.req in wanted.requests):
+        return True
+    if event.stage == "collective" and wanted.collectives:
         return True
     if event.step is None or event.stage == "host":
         return False
@@ -120,6 +126,8 @@ def _wanted_rows(chunk: Chunk, piece: Piece, wanted: Wanted) -> pa.Array:
         inside = pc.and_(pc.greater_equal(step, steps.start), pc.less(step, steps.stop))
         mine = holding(chunk.column("req"), sorted(wanted.parted), piece.rows)
         mask = pc.or_(mask, pc.and_(pc.fill_null(inside, False), pc.and_(mine, pc.invert(host))))
+    if wanted.collectives:
+        mask = pc.or_(mask, holding(chunk.column("stage"), ("collective",), piece.rows))
     number = chunk.column("comm_seq")
     if wanted.operations and number is not None:
         collective = holding(chunk.column("stage"), ("collective",), piece.rows)
