@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
 
@@ -21,6 +20,8 @@ RankKey = Callable[[int, int], str]
 
 def finding_id(divergence: Divergence) -> str:
     """An id that follows from the finding's key alone, so that it is the same in every run over the same trace."""
+    import hashlib  # not wanted where nothing was found
+
     key = divergence.key
     parts: list[object] = [
         divergence.world,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import compress, zip_longest
 from operator import itemgetter, ne
 
@@ -22,14 +21,13 @@ Laid = tuple[Event, Sequence[int], Sequence[list[int] | None] | None]
 """A record, the ranks that it stands for, and their slots."""
 
 
-@dataclass(slots=True)
-class Alike:
+class Alike(msgspec.Struct):
     """Lines that all ranks share, but for their slots."""
 
     count: int
-    slots: list[dict[int, list[int]]] = field(default_factory=list)
+    slots: list[dict[int, list[int]]] = msgspec.field(default_factory=list)
     """Per rank but the first: its slots in those lines where they are not the first rank's."""
-    others: list[dict[int, Event]] = field(default_factory=list)
+    others: list[dict[int, Event]] = msgspec.field(default_factory=list)
     """Per rank but the first: its records in those lines that differ in more, and may."""
 
     def row(self, event: Event, index: int) -> tuple[Event, ...]:

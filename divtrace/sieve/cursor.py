@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 import msgspec
 
@@ -52,6 +52,9 @@ class Mark(msgspec.Struct, frozen=True):
 
 class Reading(msgspec.Struct):
     """What reading one rank's files showed."""
+
+    in_columns: ClassVar[bool] = False
+    """The files are Parquet; then this is a `ColumnReading`."""
 
     metas: list[Meta] = msgspec.field(default_factory=list)
     bad: list[Damage] = msgspec.field(default_factory=list)

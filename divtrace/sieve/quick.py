@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
-from operator import attrgetter
+from itertools import compress, islice
+from operator import attrgetter, ne
 
 from divtrace.events import VALUE_FIELDS, Event
 from divtrace.sieve.alike import Alike, Laid, has_compared
@@ -89,15 +90,7 @@ class Quick(Careful):
         lives = self._requests.fitting(groups)
         if lives is None:
             return False
-        step: int | None = None
-        for done, here in enumerate([event.step for event in events]):
-            if here != step and here is not None:
-                if step is not None:
-                    self._leave_step(step, done)
-                step = here
-                self._enter_step(step, done, events[done].stage)
-        if step is not None:
-            self._leave_step(step, len(events))
+        self._pass_steps(events)
         for done, event in others:
             if event.stage == "collective":
                 self._operation(event, done)
@@ -109,6 +102,16 @@ class Quick(Careful):
         if self._forks.followed:
             self._forks.take(alike.rows(events))
         return True
+
+    def _pass_steps(self, events: Sequence[Event]) -> None:
+        """Note where the steps of records begin and end; all carry one."""
+        steps = [event.step or 0 for event in events]
+        changes = compress(range(1, len(steps)), map(ne, islice(steps, 1, None), steps)) if len(self._steps) > 1 else ()
+        start = 0
+        for stop in (*changes, len(steps)):
+            self._enter_step(steps[start], start, events[start].stage)
+            self._leave_step(steps[start], stop)
+            start = stop
 
     def _lay(self, events: Sequence[Event], alike: Alike, lives: Mapping[str, PlainRequest]) -> None:
         """Lay and cut slots, in order."""

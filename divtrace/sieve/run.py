@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from divtrace.align.view import Scope, Summary
 from divtrace.events import Meta
-from divtrace.sieve.cluster import Cluster, load_on, run_on
 from divtrace.sieve.facts import RankFacts, ReplicaFacts
 from divtrace.sieve.listing import EVERYTHING, Listing
 from divtrace.sieve.operations import OperationTable
@@ -26,19 +27,21 @@ from divtrace.walk.run import Walk, walk
 from divtrace.walk.settings import GroupFlags, world_topology
 from divtrace.walk.world import Sieved
 
+if TYPE_CHECKING:
+    from divtrace.sieve.cluster import Cluster
+
 _MOST_PASSES = 6
 Progress = Callable[[int], None]
 Beside = Callable[[Walk], Walk]
 """Adds to a walk what dumps and logs beside the traces tell."""
 
 
-@dataclass(slots=True)
-class SievedWorld:
+class SievedWorld(msgspec.Struct):
     """One world after the sieve."""
 
     operations: OperationTable
-    replicas: dict[RankGroup, ReplicaFacts] = field(default_factory=dict)
-    wanted_steps: dict[RankGroup, set[int]] = field(default_factory=dict)
+    replicas: dict[RankGroup, ReplicaFacts] = msgspec.field(default_factory=dict)
+    wanted_steps: dict[RankGroup, set[int]] = msgspec.field(default_factory=dict)
     """By replica: steps to load as a whole."""
 
 
@@ -74,7 +77,12 @@ def sieve(
         worlds_found = sorted({world for world, _ in files})
         tasks = [task for world in worlds_found for task in _tasks(world, files, flags, listing)]
     with stage("sieve") as sieving:
-        results = run_tasks(tasks, jobs, progress) if cluster is None else run_on(cluster, tasks, progress)
+        if cluster is None:
+            results = run_tasks(tasks, jobs, progress)
+        else:
+            from divtrace.sieve.cluster import run_on
+
+            results = run_on(cluster, tasks, progress)
         for task, result in zip(tasks, results, strict=True):
             sieving.part(task.name, result.cost)
     worlds: dict[int, SievedWorld] = {}
@@ -160,6 +168,8 @@ def _load(
     if cluster is None:
         yield from ((rank, load_wanted(facts, wanted)) for rank, (facts, wanted) in todo.items())
     else:
+        from divtrace.sieve.cluster import load_on
+
         yield from load_on(cluster, todo)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from divtrace.events import Event
-from divtrace.sieve.columnar.cursor import ColumnReading
 from divtrace.sieve.cursor import LineSpan, NotSievableError, Reading, opened
 from divtrace.sieve.facts import RankFacts
 from divtrace.trace.compression import open_stream, plain_stream
@@ -18,13 +17,15 @@ from divtrace.trace.lines import Lines, split_lines
 from divtrace.trace.model import Record
 from divtrace.trace.records import BadRecordError, decode_line
 
+if TYPE_CHECKING:
+    from divtrace.sieve.columnar.cursor import ColumnReading
+
 _EVER = float("inf")
 _MOST_NEEDLES = 8
 """With more requests than these, decoding every line is cheaper than searching for each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What to load of one rank."""
 
     requests: frozenset[str]
@@ -69,10 +70,10 @@ def load_wanted(facts: RankFacts, wanted: Wanted) -> list[Record]:
     """
     if not needs_reading(facts, wanted):
         return facts.kept
-    if isinstance(facts.reading, ColumnReading):
+    if facts.reading.in_columns:
         from divtrace.sieve.columnar.select import load_rows
 
-        return load_rows(facts.reading, facts, wanted)
+        return load_rows(cast("ColumnReading", facts.reading), facts, wanted)
     kept = {record.pos: record for record in facts.kept if record.pos in wanted.positions}
     records: list[Record] = []
     ranges = _position_ranges(facts, wanted, wanted.positions - kept.keys())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -33,6 +34,8 @@ class Piece(msgspec.Struct):
 
 class ColumnReading(Reading):
     """What reading one rank's Parquet files showed."""
+
+    in_columns: ClassVar[bool] = True
 
     pieces: list[Piece] = msgspec.field(default_factory=list)
     tail: list[Record] = msgspec.field(default_factory=list)
