@@ -13,6 +13,7 @@ measured anew, with its own date, version and load.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import sys
@@ -23,6 +24,8 @@ from pathlib import Path
 from figures import SECTIONS, Figure, Measuring, measured
 from inputs import FULL, QUICK, USUAL, Inputs
 from page import Section, section, table, write
+
+import divtrace
 
 RESULTS = "results.json"
 
@@ -51,6 +54,8 @@ def main() -> None:
     runs = given.runs or (3 if given.quick else 7)
     sizes = QUICK if given.quick else FULL if given.full else USUAL
     given.work.mkdir(parents=True, exist_ok=True)
+    # As `pip install` does; a checkout may never have been, and then every start would measure the compiler.
+    compileall.compile_dir(Path(divtrace.__file__).parent, quiet=1)
     measuring = Measuring(Inputs(given.work, sizes), runs, given.limit)
     results = {} if given.quick else stored(given.work / RESULTS)
     for name in given.only:
