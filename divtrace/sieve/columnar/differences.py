@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -114,20 +114,31 @@ class Differences:
         found = [row for row, (a, b) in zip(rows.to_pylist(), pairs, strict=True) if _extra_differs(a, b)]
         return pa.array(found, pa.int64()) if found else None
 
-    def requests(self) -> Iterator[tuple[str, int | None]]:
-        """The requests of rows that differ, or that some ranks record in part, each with its first step."""
+    def requests(self, known: Collection[str]) -> list[tuple[str, int | None]]:
+        """The requests of rows that differ, or that some ranks record in part, each with its first step.
+
+        Without those that are `known`.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         rows = union([self._unequal, self._uneven])
-        req = self._stretch.column("req")
+        req, step = self._stretch.column("req"), self._stretch.column("step")
         if req is None or not len(rows):
-            return
-        first: dict[str, int | None] = {}
-        for name, step in zip(req.take(rows).to_pylist(), self._step(rows), strict=True):
-            if name is None:
-                continue
-            known = first.get(name)
-            if name not in first or (step is not None and (known is None or step < known)):
-                first[name] = step
-        yield from sorted(first.items(), key=lambda one: one[0])
+            return []
+        codes = req.indices.take(rows)
+        names: list[str] = req.dictionary.to_pylist()
+        others = pa.array([code for code, name in enumerate(names) if name not in known], codes.type)
+        wanted = pc.is_in(codes, others)
+        rows, codes = rows.filter(wanted), codes.filter(wanted)
+        if not len(rows):
+            return []
+        steps = pa.nulls(len(rows), pa.int64()) if step is None else step.take(rows)
+        by_step = pc.sort_indices(steps)
+        codes, steps = codes.take(by_step), steps.take(by_step)
+        found = pc.unique(codes)
+        firsts = steps.take(pc.index_in(found, codes)).to_pylist()
+        return sorted(zip([names[code] for code in found.to_pylist()], firsts, strict=True))
 
     def unequal_in(self, name: str) -> pa.Array:
         """Rows in which some rank's value of a field is not the first rank's, rising."""

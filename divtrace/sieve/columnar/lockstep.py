@@ -145,9 +145,8 @@ class ColumnLockstep(Lockstep):
                 self._cover(where)
         self._note_missing(stretch)
         differences = Differences(stretch, self._comparison)
-        for req, step in differences.requests():
-            if req not in self._forks.followed:
-                self._requests.suspect(req, step)
+        for req, step in differences.requests(self._forks.followed):
+            self._requests.suspect(req, step)
         for step in differences.steps():
             if step is None:
                 self.facts.stepless = True

@@ -180,7 +180,7 @@ def _check(stretch: Stretch, replica: ReplicaGroup, groups: Topology, algorithm:
     if aligned_rows(stretch) < stretch.count:
         raise UnsureError
     differences = Differences(stretch, comparison)
-    if any(True for _ in differences.requests()) or differences.steps() or differences.wrong_syncs(groups):
+    if differences.requests(()) or differences.steps() or differences.wrong_syncs(groups):
         raise UnsureError
     decision = stretch.column("decision")
     ranks = [part.lane.rank for part in stretch.parts]
