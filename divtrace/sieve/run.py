@@ -85,6 +85,7 @@ def sieve(
             results = run_on(cluster, tasks, progress)
         for task, result in zip(tasks, results, strict=True):
             sieving.part(task.name, result.cost)
+    is_clean = not any(result.facts.suspects or result.facts.irregular for result in results)
     worlds: dict[int, SievedWorld] = {}
     for task, result in zip(tasks, results, strict=True):
         one = worlds.get(task.world)
@@ -94,7 +95,7 @@ def sieve(
         for req in listing.whole & result.facts.requests.keys():
             result.facts.suspects.setdefault(req, None)
         one.replicas[task.replica.ranks] = result.facts
-        one.wanted_steps[task.replica.ranks] = first_steps(result.facts)
+        one.wanted_steps[task.replica.ranks] = first_steps(result.facts, is_clean=is_clean)
     return _walk(found, files, worlds, flags, cluster, listing, beside)
 
 

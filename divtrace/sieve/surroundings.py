@@ -18,14 +18,14 @@ _BEHIND = 1
 """Steps behind it: the next collective, which orders it against events of other replicas, is issued there."""
 
 
-def first_steps(facts: ReplicaFacts) -> set[int]:
+def first_steps(facts: ReplicaFacts, *, is_clean: bool) -> set[int]:
     """Steps to load as a whole: irregular ones, those around the first suspicion, and those of the last collectives.
 
-    None where nothing is suspected.
+    None if the whole input `is_clean`, as far as the sieve can tell: nothing is ordered against collectives then.
     """
+    if is_clean:
+        return set()
     steps = set(facts.irregular)
-    if not facts.suspects and not steps:
-        return steps
     kept = [record.event for one in facts.ranks.values() for record in one.kept]
     steps.update(event.step for event in kept if event.stage == "collective" and event.step is not None)
     first = min((step for step in facts.suspects.values() if step is not None), default=None)
