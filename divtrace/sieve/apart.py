@@ -6,7 +6,7 @@ is asked for: SPEC section 5 on what is compared, section 6 on which difference 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from operator import ne
 from typing import Any
@@ -44,19 +44,30 @@ class Naming:
             row: an event of a chain that is no batch-level event and carries no `extra`.
             rows: all events of its round.
         """
+        if len(row) == 2:
+            return self._rule_of_two(row, rows)
         event = row[0]
         if all(one is event for one in row):
             return None
-        first, *others = map(values_of, row)
-        unlike: Iterable[int] = compress(_INDICES, map(ne, first, others[0]))
-        if len(others) > 1:
-            unlike = sorted({index for other in others for index in compress(_INDICES, map(ne, first, other))})
-        for index in unlike:
-            values = [value for one in (first, *others) if (value := one[index]) is not None]
-            if len(values) < 2 or (len(row) > 2 and all(value == values[0] for value in values)):
-                continue  # what was not recorded is not unequal
-            everyone = [first[index], *[other[index] for other in others]]
-            if _PLAIN[index] or self._differs(COMPARED[index], everyone, row, rows):
+        values = [values_of(one) for one in row]
+        first = values[0]
+        for index in sorted({index for one in values for index in compress(_INDICES, map(ne, first, one))}):
+            everyone = [one[index] for one in values]
+            if _differ(everyone) and (_PLAIN[index] or self._differs(COMPARED[index], everyone, row, rows)):
+                return RULES[index]
+        return None
+
+    def _rule_of_two(self, row: Row, rows: Sequence[Row]) -> str | None:
+        """The same for two ranks, as most replicas have; what is not equal differs if both recorded it."""
+        one, other = row
+        if one is other:
+            return None
+        left, right = values_of(one), values_of(other)
+        for index in compress(_INDICES, map(ne, left, right)):
+            mine, theirs = left[index], right[index]
+            if mine is None or theirs is None:
+                continue
+            if _PLAIN[index] or self._differs(COMPARED[index], (mine, theirs), row, rows):
                 return RULES[index]
         return None
 
