@@ -189,6 +189,12 @@ def test_coordinates_become_ranks_by_the_sizes(tmp_path: Path) -> None:
     assert known.rank == 6
 
 
+@pytest.mark.parametrize("seconds", ["240..0", ".", "1.2.3", "9" * 12])
+def test_what_is_no_number_of_seconds_is_no_watchdog(tmp_path: Path, seconds: str) -> None:
+    text = f"[2026-08-01 10:00:00 TP2] Scheduler watchdog timeout (self.watchdog_timeout={seconds}, self.soft=False)\n"
+    assert not analyse(logs(tmp_path, server=text)).facts
+
+
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
 def test_compressed_logs_also_when_cut(tmp_path: Path, pack: object) -> None:
     content = ("filler\n" * 5000 + watchdog(2, 0, 331, 340) + "tail\n" * 50000).encode()

@@ -26,7 +26,7 @@ _STATEMENTS = 6
 """Lines behind `Scheduler debug info:` that may hold the batch: one statement each, without a prefix of their own."""
 
 _WATCHDOG = re.compile(
-    r"(?:Scheduler w|W)atchdog timeout \(self\.watchdog_timeout=(?P<seconds>[\d.]{1,12})"
+    r"(?:Scheduler w|W)atchdog timeout \(self\.watchdog_timeout=(?P<seconds>\d{1,9}(?:\.\d{1,9})?)"
     r"(?:, self\.soft=(?P<soft>True|False))?\)"
 )
 _SIZE = re.compile(r"(?:scheduler\.cur_batch_for_debug|self\.cur_batch)\.batch_size\(\)=(?P<size>\d{1,7})")
@@ -72,7 +72,7 @@ def read(line: Line, more: Following, where: Where) -> Iterable[Finding] | None:
         found = more.match(_WATCHDOG)
         if found is None:
             return None
-        details = {"seconds": float(found["seconds"].rstrip(".") or 0), "soft": found["soft"] == "True"}
+        details = {"seconds": float(found["seconds"]), "soft": found["soft"] == "True"}
         return (where.fact(line, "watchdog", "sglang-watchdog", found[0], details=details),)
     if "Found rank divergence" in text:
         found = more.match(_DIVERGENCE)
