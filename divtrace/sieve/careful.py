@@ -170,7 +170,9 @@ class Careful:
         if not self._is_suspect(event):
             differences, drift = self._comparison.differences(group, None)
             good = not differences and len(heads) > 1
-            if differences or drift or unevenly_recorded([one for _, one in heads]):
+            # The round places an event, but what is loaded of it goes by its steps: they have to be the same then.
+            apart = any(one.step != event.step for _, one in heads)
+            if differences or drift or apart or unevenly_recorded([one for _, one in heads]):
                 self._suspect(event)
             synced = any(one.comm_ranks is not None or one.src is not None for _, one in heads)
             if synced and wrong_group(group, self._topology) is not None:

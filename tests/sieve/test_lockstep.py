@@ -10,6 +10,7 @@ import pytest
 from faults import KINDS, FaultKind
 from faults.checking import inject
 from simulator import write_run
+from simulator.files import Form
 from simulator.run import simulate
 from simulator.scenarios import scenario
 
@@ -73,6 +74,17 @@ def test_a_step_far_ahead_of_the_rest_is_judged_as_by_loading(ends_after: int, t
     lines[at] = re.sub(r'"step":\d+', f'"step":{1 << 63}', lines[at])
     ahead.write_text("".join(lines))
     peer.write_text("".join(peer.read_text().splitlines(keepends=True)[: at + ends_after]))
+
+    assert report(folder, SIEVED) == report(folder, LOADED)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize("shift", [-3, 2, 3, 4])
+@pytest.mark.parametrize("index", [71, 84, 89, 99])
+def test_a_record_of_another_step_is_judged_as_by_loading(index: int, shift: int, form: Form, tmp_path: Path) -> None:
+    run = simulate(scenario("tp3")).copy()
+    run.records[0][index]["step"] += shift
+    folder = write_run(run, tmp_path, form)
 
     assert report(folder, SIEVED) == report(folder, LOADED)
 
