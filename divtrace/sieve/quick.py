@@ -24,9 +24,10 @@ _OF_REQUESTS = _ROUNDS | {"prefill", "schedule"}
 _NO_MODEL = ("collective", "host")
 _Shape = tuple[int | None, int | None, int | None, str | None, str, str | None]
 _SHAPE = attrgetter("rank", "world", "attempt", "phase", "stage", "site")
-_GOING_ON = frozenset({None, ""})
 _SELDOM = ("world", "attempt", "phase")
-"""What is left of a shape where the trace has none of these."""
+"""Those of them that few traces record at all."""
+_GOING_ON = frozenset({None, ""})
+"""What `finished` is as long as a request runs."""
 _KEY = attrgetter("world", "step", "req", "attempt", "round", "stage", "site", "phase", "finished")
 """What has to be equal also where ranks may differ."""
 _COMPARED = attrgetter(*VALUE_FIELDS, "comm", "comm_ranks", "comm_seq", "state")
@@ -38,6 +39,7 @@ class Quick(Careful):
     _shapes: Set[_Shape] = frozenset()
     """What kinds of records the block holds, by the fields of `_SHAPE`."""
     _steps: Set[int] = frozenset()
+    """The steps of its records."""
     _in_rounds: Set[str] = frozenset()
     """Stages of its records that belong to a round."""
 
@@ -157,7 +159,7 @@ class Quick(Careful):
         ranks = [lane.rank for lane in self._active]
         requests = self._requests
         known, lay, commit = requests.plain, requests.rows.lay, requests.commit_usual
-        followed = self._forks.followed
+        followed, is_even = self._forks.followed, alike.is_even
         some: Sequence[int] = ranks
         apart: list[Laid] = []
         slots: Sequence[list[int] | None] | None
@@ -175,7 +177,7 @@ class Quick(Careful):
                 continue
             live = known.get(req)
             own = event.kv_slots
-            if not alike.is_even:
+            if not is_even:
                 (_, some, slots), *apart = alike.laid(event, done, ranks)
             elif own is not None:
                 slots = [own, *[other.get(done, own) for other in alike.slots]]

@@ -10,7 +10,7 @@ from divtrace.sieve.columnar.differences import Differences
 from divtrace.sieve.columnar.ragged import counted
 from divtrace.sieve.columnar.rounds import Rounds, Unplain
 from divtrace.sieve.columnar.stretch import Part, Stretch
-from divtrace.walk.compare import COMPARED
+from divtrace.walk.compare import COMPARED, first_difference
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,7 +138,7 @@ def _first_unlike(one: pa.Array, two: pa.Array, rows: pa.Array) -> pa.Array:
     lengths, others = (pc.list_value_length(column).cast(pa.int64()) for column in (one, two))
     if not pc.all(pc.equal(lengths, others)).as_py() or one.null_count or two.null_count:
         pairs = zip(one.to_pylist(), two.to_pylist(), strict=True)
-        return pa.array([None if a is None or b is None else _unlike(a, b) for a, b in pairs], pa.int64())
+        return pa.array([None if a is None or b is None else first_difference((a, b)) for a, b in pairs], pa.int64())
     at = pc.indices_nonzero(unequal(one.flatten(), two.flatten())).cast(pa.int64())
     parents = pc.list_parent_indices(one).cast(pa.int64())
     ends = pc.cumulative_sum(lengths)
@@ -146,10 +146,3 @@ def _first_unlike(one: pa.Array, two: pa.Array, rows: pa.Array) -> pa.Array:
     mine = parents.take(at)
     first = pc.index_in(counted(len(one)), mine)
     return inside.take(at).take(first)
-
-
-def _unlike(one: Sequence[Any], two: Sequence[Any]) -> int | None:
-    for index, (a, b) in enumerate(zip(one, two, strict=False)):
-        if a != b:
-            return index
-    return None if len(one) == len(two) else min(len(one), len(two))
