@@ -277,9 +277,12 @@ class PlainRequest:
 
 
 def _has_others(draft: Event, plan: Event, layout: Event, target: Event, accept: Event, commit: Event) -> bool:
-    """Whether a record of a round has what another one of them is to have."""
+    """Whether a record of a round has what another one of them is to have, or what no plain round has."""
     return (
         draft.verify_len is not None
+        or draft.draft_parents is not None
+        or bool(draft.n)
+        or bool(accept.cap_trim_len)
         or plan.draft_tokens is not None
         or plan.correct_len is not None
         or plan.positions is not None

@@ -301,3 +301,19 @@ def test_lines_that_are_long_are_not_joined(tmp_path: Path, monkeypatch: pytest.
         cursor.join(64)
 
     assert sum(map(len, cursor.lines)) < 300
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"), [(0, "draft_parents", [0, 1, 2, 3]), (0, "n", 1), (4, "cap_trim_len", 1)]
+)
+def test_what_only_whole_records_have_is_seen(
+    place: int, name: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds of forked requests may hold records that were decoded with all fields."""
+    events = a_round(Random(2), 3, 100, 7)
+    setattr(events[place], name, value)
+
+    answers, states = both_ways(monkeypatch, events)
+
+    assert answers == [place, place]
+    assert states[0] == states[1]
