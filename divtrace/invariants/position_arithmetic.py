@@ -30,7 +30,7 @@ def check(current: RoundView, previous: RoundView | None, context: Context) -> I
         for record in current.records(("verify", "prefill"), (phase,)):
             if record.event.positions is None:
                 continue
-            positions = significant("positions", record.event.positions, record, current)
+            positions = significant("positions", record.event.positions, record.event, current)
             if record.event.stage == "prefill":
                 expected = list(range(positions[0], positions[0] + len(positions))) if positions else []
                 if positions != expected:

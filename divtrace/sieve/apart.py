@@ -11,9 +11,9 @@ from itertools import compress
 from operator import ne
 from typing import Any
 
-from divtrace.events import FIELD, Event, Kind
+from divtrace.events import FIELD, Event
 from divtrace.topology import ReplicaGroup
-from divtrace.walk.compare import COMPARED, values_of
+from divtrace.walk.compare import COMPARED, IN_ATTN_TP, PADDED, significant, values_of
 
 Row = tuple[Event, ...]
 """One event as every rank recorded it, lowest rank first."""
@@ -21,10 +21,7 @@ Row = tuple[Event, ...]
 _INDICES = range(len(COMPARED))
 RULES = [FIELD[name].rule or "" for name in COMPARED]
 """The rule of each compared field."""
-_PADDED = frozenset({"positions", "out_tokens", "accept_path"})
-_IN_ATTN_TP = frozenset(name for name in COMPARED if FIELD[name].kind is Kind.SHAPE) | {"kv_positions"}
-"""Compared inside the attn_tp group only."""
-_PLAIN = [name not in _PADDED | _IN_ATTN_TP | {"target_tokens", "batch"} for name in COMPARED]
+_PLAIN = [name not in PADDED | IN_ATTN_TP | {"target_tokens", "batch"} for name in COMPARED]
 
 
 class Naming:
@@ -75,16 +72,18 @@ class Naming:
         """Whether a field differs in what is compared of it; `values` are None where it was not recorded."""
         compared = values
         if name == "target_tokens":
-            known = [count for index in range(len(row)) if (count := _last(rows, index, "correct_len")) is not None]
+            known = [
+                count for index in range(len(row)) if (count := _OwnRound(rows, index).last("correct_len")) is not None
+            ]
             if known:
                 # Rows behind the largest accepted length decide nothing.
                 compared = [None if value is None else value[: max(*known, -1) + 1] for value in values]
-        elif name in _PADDED:
+        elif name in PADDED:
             compared = [
-                None if value is None else _unpadded(name, value, row[index], rows, index)
+                None if value is None else significant(name, value, row[index], _OwnRound(rows, index))
                 for index, value in enumerate(values)
             ]
-        if name not in _IN_ATTN_TP:
+        if name not in IN_ATTN_TP:
             return _differ(compared)
         return any(_differ([compared[index] for index in group]) for group in self._attn_tp)
 
@@ -94,30 +93,16 @@ def _differ(values: Sequence[Any]) -> bool:
     return len(known) > 1 and any(value != known[0] for value in known)
 
 
-def _last(rows: Sequence[Row], index: int, name: str) -> Any:
-    """The last value of a field that one rank recorded in a round."""
-    for row in reversed(rows):
-        value = getattr(row[index], name)
-        if value is not None:
-            return value
-    return None
+class _OwnRound:
+    """What one rank, by its place in a row, recorded in a round."""
 
+    def __init__(self, rows: Sequence[Row], place: int) -> None:
+        self._rows, self._place = rows, place
 
-def _unpadded(name: str, value: list[int], event: Event, rows: Sequence[Row], index: int) -> list[int]:
-    """The value without its padding."""
-    if name == "positions":
-        lengths = [event.num_tokens, _own(event, rows, index, "verify_len")]
-    elif name == "out_tokens":
-        lengths = [_own(event, rows, index, "commit_len")]
-    else:
-        correct = _own(event, rows, index, "correct_len")
-        lengths = [None if correct is None else correct + 1]
-    for length in lengths:
-        if length is not None:
-            value = value[: max(length, 0)]
-    return value
-
-
-def _own(event: Event, rows: Sequence[Row], index: int, name: str) -> int | None:
-    value: int | None = getattr(event, name)
-    return _last(rows, index, name) if value is None else value
+    def last(self, name: str) -> Any:
+        """The last recorded value of a field; None if there is none."""
+        for row in reversed(self._rows):
+            value = getattr(row[self._place], name)
+            if value is not None:
+                return value
+        return None

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import compress
 from operator import attrgetter, ne
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from divtrace.align.groups import Group
-from divtrace.events import FIELD, TOKEN_FIELDS, VALUE_FIELDS, Kind, extra_kind
+from divtrace.events import FIELD, TOKEN_FIELDS, VALUE_FIELDS, Event, Kind, extra_kind
 from divtrace.topology import ReplicaGroup
 from divtrace.trace.model import Record
 from divtrace.walk.rounds import RoundView
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _COLLECTIVE_ONLY = frozenset({"op", "src", "numel"})
 _CLASSES: dict[Kind, RuleClass] = {Kind.CONTROL: "control", Kind.LAYOUT: "logical-layout", Kind.SHAPE: "shape"}
 COMPARED = tuple(name for name in VALUE_FIELDS if name not in _COLLECTIVE_ONLY)
+IN_ATTN_TP = frozenset(name for name in COMPARED if FIELD[name].kind is Kind.SHAPE) | {"kv_positions"}
+"""Compared inside the attn_tp group only."""
 
 
 _INDICES = range(len(COMPARED))
@@ -105,7 +107,7 @@ class Comparison:
                     drift.append(name)
                 continue
             compared = {
-                rank: significant(name, values[rank], records[rank], rounds_at(rounds, rank)) for rank in values
+                rank: significant(name, values[rank], records[rank].event, rounds_at(rounds, rank)) for rank in values
             }
             difference = self._difference(name, FIELD[name].kind, values, compared)
             if difference is not None:
@@ -122,7 +124,7 @@ class Comparison:
 
     def _difference(self, name: str, kind: Kind, values: dict[int, Any], compared: dict[int, Any]) -> Difference | None:
         rule = FIELD[name].rule if name in FIELD else "extra-field"
-        if kind is Kind.SHAPE or name == "kv_positions":
+        if kind is Kind.SHAPE or name in IN_ATTN_TP:
             unequal: dict[int, Any] = {}
             index = None
             for ranks in self._by_attn_tp(compared):
@@ -179,41 +181,45 @@ def _batch(values: dict[int, list[str]]) -> Difference:
     return Difference("batch", "row-order", "logical-layout", first_difference(values.values()), values, values)
 
 
-def significant(name: str, value: Any, record: Record, round_view: RoundView | None) -> Any:
-    """The value without its padding (SPEC section 5, "never compared")."""
+class RoundValues(Protocol):
+    """What one rank recorded in a round."""
+
+    def last(self, name: str) -> Any:
+        """The last recorded value of a field; None if there is none."""
+
+
+def significant(name: str, value: Any, event: Event, of_round: RoundValues | None) -> Any:
+    """The value without its padding (SPEC section 5, "never compared"); `of_round` is the round of the event."""
     trim = _PADDING.get(name)
     if trim is None:
         return value
-    length = trim(record, round_view)
+    length = trim(event, of_round)
     return value if length is None else value[: max(length, 0)]
 
 
-def _positions_length(record: Record, round_view: RoundView | None) -> int | None:
-    known = [
-        length for length in (record.event.num_tokens, _own(record, round_view, "verify_len")) if length is not None
-    ]
+def _positions_length(event: Event, of_round: RoundValues | None) -> int | None:
+    known = [length for length in (event.num_tokens, _own(event, of_round, "verify_len")) if length is not None]
     return min(known, default=None)
 
 
-def _own(record: Record, round_view: RoundView | None, name: str) -> int | None:
+def _own(event: Event, of_round: RoundValues | None, name: str) -> int | None:
     """A field of the same record, else of the same rank's round."""
-    value: int | None = getattr(record.event, name)
-    if value is None and round_view is not None:
-        found = round_view.pick(name)
-        value = None if found is None else found.value
-    return value
+    value: int | None = getattr(event, name)
+    return of_round.last(name) if value is None and of_round is not None else value
 
 
-def _accept_path_length(record: Record, round_view: RoundView | None) -> int | None:
-    correct = _own(record, round_view, "correct_len")
+def _accept_path_length(event: Event, of_round: RoundValues | None) -> int | None:
+    correct = _own(event, of_round, "correct_len")
     return None if correct is None else correct + 1
 
 
-_PADDING: dict[str, Callable[[Record, RoundView | None], int | None]] = {
+_PADDING: dict[str, Callable[[Event, RoundValues | None], int | None]] = {
     "positions": _positions_length,
-    "out_tokens": lambda record, round_view: _own(record, round_view, "commit_len"),
+    "out_tokens": lambda event, of_round: _own(event, of_round, "commit_len"),
     "accept_path": _accept_path_length,
 }
+PADDED = frozenset(_PADDING)
+"""Fields whose lists may be longer than what counts of them."""
 
 
 def first_deciding_difference(values: Mapping[int, list[int]], rows: list[int] | None) -> int | None:
@@ -247,7 +253,7 @@ def _deciding_rows(rounds: Mapping[int, RoundView] | None, length: int) -> list[
         path = round_view.pick("accept_path")
         if path is not None:
             paths = True
-            rows.update(significant("accept_path", path.value, path.record, round_view))
+            rows.update(significant("accept_path", path.value, path.record.event, round_view))
     if not correct or (tree and not paths):
         return None
     if tree:

@@ -79,6 +79,11 @@ class RoundView(msgspec.Struct):
                     return Found(value, record)
         return None
 
+    def last(self, name: str) -> Any:
+        """The last recorded value of a field that the rank went on with; None if there is none."""
+        found = self.pick(name)
+        return None if found is None else found.value
+
     def draft(self) -> Draft | None:
         """The drafts, joined over the draft steps of the last site that recorded any; None if they are not complete."""
         if self._draft is None:

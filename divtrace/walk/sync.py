@@ -81,8 +81,8 @@ def overrides(phases: Phases, rounds: Mapping[int, RoundView] | None) -> list[Ov
             if given is None or taken is None:
                 continue
             round_view = rounds_at(rounds, rank)
-            before = significant(name, given, synced[rank], round_view)
-            if before != significant(name, taken, used[rank], round_view):
+            before = significant(name, given, synced[rank].event, round_view)
+            if before != significant(name, taken, used[rank].event, round_view):
                 ranks.append(rank)
         if ranks:
             found.append(Override(name, tuple(ranks)))

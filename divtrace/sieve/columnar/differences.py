@@ -9,19 +9,18 @@ import msgspec
 
 from divtrace.align.groups import Group
 from divtrace.align.view import key_of
-from divtrace.events import FIELD, VALUE_FIELDS, Event, Kind, extra_kind
+from divtrace.events import VALUE_FIELDS, Event, Kind, extra_kind
 from divtrace.sieve.columnar.alike import different_rows, union
 from divtrace.sieve.columnar.stretch import Part, Stretch
 from divtrace.topology import Topology
 from divtrace.trace.model import Record
-from divtrace.walk.compare import COMPARED, Comparison
+from divtrace.walk.compare import COMPARED, IN_ATTN_TP, Comparison
 from divtrace.walk.sync import wrong_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _KEYS = ("step", "req", "attempt", "round", "site", "phase", "n")
-_BY_ATTN_TP = frozenset([*(name for name in COMPARED if FIELD[name].kind is Kind.SHAPE), "kv_positions"])
 _TOLD = ("stage", *_KEYS, "src", "comm_ranks", "extra", *COMPARED)
 """What is asked of records of requests on which ranks have parted."""
 _COMPARED_KINDS = (Kind.CONTROL, Kind.LAYOUT, Kind.SHAPE)
@@ -82,7 +81,7 @@ class Differences:
         for part in stretch.parts[1:]:
             for name in COMPARED:
                 base = stretch.reference
-                if name in _BY_ATTN_TP:
+                if name in IN_ATTN_TP:
                     base = firsts[groups.get(part.lane.rank, (part.lane.rank,))]
                 if part is base or _is_one(part, base, name):
                     continue

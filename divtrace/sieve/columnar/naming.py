@@ -10,7 +10,7 @@ from divtrace.sieve.columnar.differences import Differences
 from divtrace.sieve.columnar.ragged import counted
 from divtrace.sieve.columnar.rounds import Rounds, Unplain
 from divtrace.sieve.columnar.stretch import Part, Stretch
-from divtrace.walk.compare import COMPARED, first_difference
+from divtrace.walk.compare import COMPARED, PADDED, first_difference
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ class NamedRows:
                 rows = rows.filter(pc.invert(pc.is_in(rows, earlier)))
             if name == "target_tokens":
                 rows = self._deciding(rows)
-            elif name in ("positions", "out_tokens", "accept_path"):
+            elif name in PADDED:
                 padded = self._padded(name, rows)
                 careful.append(keys.take(rows.filter(padded)))
                 rows = rows.filter(pc.invert(padded))
