@@ -96,6 +96,8 @@ def _differ(values: Sequence[Any]) -> bool:
 class _OwnRound:
     """What one rank, by its place in a row, recorded in a round."""
 
+    __slots__ = ("_place", "_rows")
+
     def __init__(self, rows: Sequence[Row], place: int) -> None:
         self._rows, self._place = rows, place
 
