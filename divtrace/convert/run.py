@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,10 +11,9 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from divtrace.convert.merge import MergedCursor
-from divtrace.convert.table import Wider
-from divtrace.convert.writer import RankWriter
+from divtrace.convert.writing import Conversion, Row, Writing
 from divtrace.errors import UsageError
-from divtrace.events import TRACE_FORMAT, Event, Meta
+from divtrace.events import TRACE_FORMAT, Meta
 from divtrace.sieve.columnar.cursor import ParquetCursor
 from divtrace.sieve.columnar.file import ParquetTrace
 from divtrace.sieve.cursor import Cursor, DisorderError, NotSievableError
@@ -28,19 +25,6 @@ from divtrace.trace.order import disagreements
 from divtrace.trace.provenance import Damaged, InputFacts, Provenance
 
 OnProgress = Callable[[int, int], None]
-Row = tuple[Event, str, int, bool]
-"""A record, its file and line, and whether that is a row of a Parquet file."""
-_MOST_WIDENINGS = 64
-
-
-@dataclass(slots=True)
-class Conversion:
-    """What was written."""
-
-    files: list[Path] = field(default_factory=list)
-    records: int = 0
-    damage: list[Damage] = field(default_factory=list)
-    """What was bad in the input; it is written down in the files too."""
 
 
 def convert(
@@ -69,14 +53,14 @@ def convert(
     folder = Path(out)
     found = discover(paths)
     _check_folder(folder, paths)
-    writing = _Writing(folder)
+    writing = Writing(folder)
     try:
         try:
             _in_order(found, run, writing, progress)
         except NotSievableError:
             writing.discard()
             _whole(paths, run, writing, progress)
-        return writing.publish()
+        return writing.publish(with_index=True)
     except BaseException:
         writing.discard()
         raise
@@ -91,16 +75,16 @@ def convert_in_order(
         NotSievableError: they can only be loaded as a whole.
         OSError: the folder cannot be written to.
     """
-    writing = _Writing(out)
+    writing = Writing(out)
     try:
         _in_order(found, run, writing, progress)
-        return writing.publish()
+        return writing.publish(with_index=False)
     except BaseException:
         writing.discard()
         raise
 
 
-def _in_order(found: Discovery, run: str | None, writing: _Writing, progress: OnProgress | None) -> None:
+def _in_order(found: Discovery, run: str | None, writing: Writing, progress: OnProgress | None) -> None:
     try:
         _stream(found, run, writing, progress, _Stream)
     except DisorderError:
@@ -121,83 +105,10 @@ def _check_folder(folder: Path, paths: Sequence[str | os.PathLike[str]]) -> None
             )
 
 
-class _Writing:
-    """The files of one conversion while they are written."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._done: list[tuple[Path, Path]] = []
-        self._known: list[Damage] = []
-        self._records = 0
-        self._made = False
-
-    def rank(
-        self,
-        rank: RankId,
-        rows: Callable[[], Iterable[Row]],
-        finish: Callable[[], tuple[list[Meta], Provenance]],
-        *,
-        is_sorted: bool,
-        several_worlds: bool,
-    ) -> None:
-        """Write one rank; `rows` is called again if a column turns out too narrow, `finish` behind the last row."""
-        name = f"world{rank[0]}-rank{rank[1]}" if several_worlds else f"rank{rank[1]}"
-        target = self._folder / f"{name}.parquet"
-        if target.exists():
-            raise UsageError(f"{readable(str(target))} is there already", hint="convert into another folder")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        unfinished = self._folder / f".{name}.{os.getpid()}.partial"
-        widths: dict[str, int] = {}
-        self._done.append((unfinished, target))
-        for _ in range(_MOST_WIDENINGS):
-            writer = RankWriter(unfinished, rank, widths, is_sorted=is_sorted)
-            files: set[str] = set()
-            count = 0
-            try:
-                for event, file, line, is_row in rows():
-                    writer.add(event, file, line)
-                    count += 1
-                    if is_row:
-                        files.add(file)
-                metas, provenance = finish()
-                provenance.row_files = sorted(files)
-                writer.finish(metas, provenance)
-            except Wider as wider:
-                writer.abandon()
-                widths[wider.name] = widths.get(wider.name, 0) + 1
-                continue
-            except BaseException:
-                writer.abandon()
-                raise
-            self._records += count
-            return
-        raise AssertionError("no column is wide enough")
-
-    def note(self, damage: Iterable[Damage]) -> None:
-        """Remember what was bad."""
-        self._known += damage
-
-    def discard(self) -> None:
-        """Remove what was written so far."""
-        for unfinished, _ in self._done:
-            with suppress(OSError):
-                unfinished.unlink()
-        self._done, self._known, self._records = [], [], 0
-
-    def publish(self) -> Conversion:
-        """Give the files their names."""
-        for unfinished, target in self._done:
-            unfinished.rename(target)
-        files = [target for _, target in self._done]
-        damage = sorted(self._known, key=lambda one: (one.file, one.line or 0, one.what))
-        self._done = []
-        return Conversion(files, self._records, damage)
-
-
 def _stream(
     found: Discovery,
     run: str | None,
-    writing: _Writing,
+    writing: Writing,
     progress: OnProgress | None,
     opened: Callable[[RankId, RankFiles, Callable[[int], None] | None], _Stream],
 ) -> None:
@@ -312,7 +223,7 @@ class _Sorting(_Stream):
 
 
 def _whole(
-    paths: Sequence[str | os.PathLike[str]], run: str | None, writing: _Writing, progress: OnProgress | None
+    paths: Sequence[str | os.PathLike[str]], run: str | None, writing: Writing, progress: OnProgress | None
 ) -> None:
     """Convert traces of any order, all of them in memory."""
     traces = load(paths, run=run, progress=progress)
@@ -334,7 +245,7 @@ def _whole(
     writing.note(traces.damage)
 
 
-def _write_loaded(writing: _Writing, rank: RankId, trace: RankTrace, facts: InputFacts, several_worlds: bool) -> None:
+def _write_loaded(writing: Writing, rank: RankId, trace: RankTrace, facts: InputFacts, several_worlds: bool) -> None:
     first = trace.records[0].event.seq
     provenance = Provenance(
         world=rank[0],

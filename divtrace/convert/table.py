@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from divtrace.events import FIELDS, Event
-from divtrace.trace.provenance import DECIDED_COLUMN, FILE_COLUMN, LINE_COLUMN
+from divtrace.trace.provenance import CONTESTED_COLUMN, DECIDED_COLUMN, FILE_COLUMN, LINE_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ def schema(widths: dict[str, int]) -> pa.Schema:
 
     columns = [(field.name, _type(field.type, widths.get(field.name, 0))) for field in _FIELDS]
     columns += [(FILE_COLUMN, pa.string()), (LINE_COLUMN, pa.int64())]
-    columns += [(DECIDED_COLUMN, _integer(widths.get(DECIDED_COLUMN, 0)))]
+    columns += [(DECIDED_COLUMN, _integer(widths.get(DECIDED_COLUMN, 0))), (CONTESTED_COLUMN, pa.bool_())]
     return pa.schema(columns)
 
 
@@ -57,9 +57,14 @@ def _type(kind: str, width: int) -> pa.DataType:
 
 
 def batch(
-    events: Sequence[Event], files: Sequence[str], lines: Sequence[int], rank: tuple[int, int], widths: dict[str, int]
+    events: Sequence[Event],
+    files: Sequence[str],
+    lines: Sequence[int],
+    contested: Sequence[bool | None],
+    rank: tuple[int, int],
+    widths: dict[str, int],
 ) -> pa.Table:
-    """Events of one rank as rows.
+    """Events of one rank as rows, with the columns of `divtrace.trace.provenance` beside them.
 
     Raises:
         Wider: an integer does not fit its column.
@@ -85,6 +90,7 @@ def batch(
     decided = [event.decided_on if isinstance(event.decided_on, int) else None for event in events]
     columns += [pa.array(files, pa.string()), pa.array(lines, pa.int64())]
     columns.append(_array(DECIDED_COLUMN, decided, names.field(DECIDED_COLUMN).type))
+    columns.append(pa.array(contested, pa.bool_()))
     return pa.Table.from_arrays(columns, schema=names)
 
 

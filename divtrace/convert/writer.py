@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from divtrace.align.view import MODEL
+from divtrace.convert.claims import Claims
 from divtrace.convert.table import batch, schema
 from divtrace.events import FIELDS, Event, Meta
 from divtrace.trace.parquet import META_KEY
@@ -55,11 +56,15 @@ class RankWriter:
         self._events: list[Event] = []
         self._files: list[str] = []
         self._lines: list[int] = []
+        self._contested: list[bool | None] = []
+        self._claims = Claims()
         self._tables: list[Any] = []
         self._rows = 0
         self._step: int | None = None
         self.windows: list[int] = []
         self.fields: set[str] = set()
+        self.requests: set[str] = set()
+        """Of all records, and of batches."""
 
     def add(self, event: Event, file: str, line: int) -> None:
         """Write the next record; `file` and `line` say where it stood.
@@ -77,14 +82,16 @@ class RankWriter:
         self._events.append(event)
         self._files.append(file)
         self._lines.append(line)
+        self._contested.append(self._claims.are_contested(event) or None)
         self._rows += 1
         if len(self._events) >= _BATCH:
             self._end_batch()
 
     def _end_batch(self) -> None:
         if self._events:
-            self._tables.append(batch(self._events, self._files, self._lines, self._rank, self._widths))
-            self._events, self._files, self._lines = [], [], []
+            columns = self._events, self._files, self._lines, self._contested
+            self._tables.append(batch(*columns, self._rank, self._widths))
+            self._events, self._files, self._lines, self._contested = [], [], [], []
 
     def _end_window(self) -> None:
         import pyarrow as pa
@@ -95,6 +102,7 @@ class RankWriter:
         table = pa.concat_tables(self._tables).combine_chunks()
         self._tables, self._rows = [], 0
         self.fields.update(name for name in table.column_names if table.column(name).null_count < len(table))
+        self.requests.update(_requests(table))
         if self._is_sorted:
             table = table.take(_by_request(table))
         ends = _ends(table) if self._is_sorted else [*range(ROW_GROUP, len(table), ROW_GROUP), len(table)]
@@ -120,6 +128,14 @@ class RankWriter:
     def abandon(self) -> None:
         """Close the file as it is."""
         self._writer.close()
+
+
+def _requests(table: pa.Table) -> list[str]:
+    """All that are named, as requests or in batches."""
+    import pyarrow.compute as pc
+
+    batches = pc.list_flatten(table.column("batch").combine_chunks())
+    return [req for names in (table.column("req"), batches) for req in pc.unique(names).to_pylist() if req is not None]
 
 
 def _leaf(names: pa.Schema, name: str) -> str:

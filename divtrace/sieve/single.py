@@ -8,7 +8,7 @@ finding of its own. Anything else is left to the whole analysis.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from operator import attrgetter
 from typing import Any, BinaryIO
@@ -22,11 +22,13 @@ from divtrace.sieve.cursor import NotSievableError
 from divtrace.sieve.facts import ReplicaFacts
 from divtrace.sieve.neighbours import apart_in_lines
 from divtrace.sieve.requests import Requests
-from divtrace.sieve.survey import RankFiles, survey
+from divtrace.sieve.survey import RankFiles, Start, by_rank, survey
 from divtrace.sieve.usual import decode_usual
 from divtrace.topology import ReplicaGroup, Topology
 from divtrace.trace.compression import open_stream
 from divtrace.trace.discover import Discovery, Source
+from divtrace.trace.index import look_up
+from divtrace.trace.model import RankId
 from divtrace.trace.records import BadRecordError, decode_line
 from divtrace.version import __version__
 from divtrace.walk.settings import GroupFlags, setting, world_topology
@@ -47,6 +49,33 @@ class UnsureError(Exception):
     """The records of the request alone do not show that it has no finding."""
 
 
+class _Files(msgspec.Struct, frozen=True):
+    """The files of the input."""
+
+    by_rank: Mapping[RankId, RankFiles]
+    footers: Mapping[str, Any]
+    """The metadata of Parquet files that were opened, by path."""
+    without: Set[str] = frozenset()
+    """Paths of those that surely hold nothing of the request."""
+
+
+def _files(sources: Sequence[Source], run: str | None, req: str) -> _Files:
+    """Look the files up in the index of a conversion, or open each.
+
+    Raises:
+        NotSievableError: as `survey`.
+    """
+    known = look_up(sources, req)
+    if known is None:
+        footers: dict[str, Any] = {}
+        return _Files(survey(sources, run, footers), footers)
+    starts = [
+        Start(one.source, (one.file.world, one.file.rank), one.file.first_seq, one.file.metas, is_parquet=True)
+        for one in known
+    ]
+    return _Files(by_rank(starts, run), {}, {one.source.path for one in known if not one.holds})
+
+
 def without_finding(
     found: Discovery, req: str, run: str | None, flags: GroupFlags, *, attempt: int | None, replica: int | None
 ) -> FirstDivergence | None:
@@ -56,16 +85,15 @@ def without_finding(
         TopologyError: sizes do not divide.
     """
     try:
-        footers: dict[str, Any] = {}
-        files = survey(found.sources, run, footers)
+        files = _files(found.sources, run, req)
         results = []
         first = 0
-        for world in sorted({world for world, _ in files}):
-            here = {rank: one for (w, rank), one in files.items() if w == world}
+        for world in sorted({world for world, _ in files.by_rank}):
+            here = {rank: one for (w, rank), one in files.by_rank.items() if w == world}
             groups = world_topology(sorted(here), {rank: tuple(one.metas) for rank, one in here.items()}, flags)
             for index, one in enumerate(groups.replicas, first):
                 inside = {rank: here[rank] for rank in sorted(one.ranks) if rank in here}
-                if replica in (None, index) and inside and _serves(world, inside, one, groups, req, footers):
+                if replica in (None, index) and inside and _serves(world, inside, one, groups, req, files):
                     results.append(RequestResult(world=world, replica=index, finding=None, origin=None))
             first += len(groups.replicas)
     except (UnsureError, NotSievableError, BadRecordError, OSError):
@@ -81,18 +109,20 @@ def _serves(
     replica: ReplicaGroup,
     groups: Topology,
     req: str,
-    footers: Mapping[str, Any],
+    known: _Files,
 ) -> bool:
     """Whether a replica served the request.
 
     Raises:
         UnsureError: the request may have a finding there.
     """
+    if all(source.path in known.without for one in files.values() for source in one.sources):
+        return False
     metas = [meta for one in files.values() for meta in one.metas]
     if any(one.parquet for one in files.values()):
         from divtrace.sieve.columnar.single import check_columns
 
-        return check_columns(world, files, replica, groups, setting(metas, "algorithm"), req, footers)
+        return check_columns(world, files, replica, groups, setting(metas, "algorithm"), req, known.footers)
     events = {rank: list(_events(rank, world, one, req)) for rank, one in files.items()}
     if not any(events.values()):
         return False

@@ -28,7 +28,9 @@ class RankFiles(msgspec.Struct):
     """What converted files say of their input."""
 
 
-class _Start(msgspec.Struct):
+class Start(msgspec.Struct):
+    """What the first lines of a file tell, or its footer."""
+
     source: Source
     rank: RankId
     seq: int
@@ -46,12 +48,17 @@ def survey(
         NotSievableError: a file is compressed Parquet, damaged at its start, of an unknown rank, or without `seq`; or
             the files belong to several runs.
     """
-    starts = [_start(source, footers) for source in sources]
+    return by_rank([_start(source, footers) for source in sources], run)
+
+
+def by_rank(starts: Iterable[Start], run: str | None) -> dict[RankId, RankFiles]:
+    """The same of what is known of the files; raises NotSievableError if they belong to several runs."""
+    starts = sorted(starts, key=lambda start: (start.rank, start.seq, start.source.name))
     runs = {meta.run for start in starts for meta in start.metas if meta.run is not None}
     if len(runs) > 1 or (run is not None and runs and run not in runs):
         raise NotSievableError("several runs")
     found: dict[RankId, RankFiles] = {}
-    for start in sorted(starts, key=lambda start: (start.rank, start.seq, start.source.name)):
+    for start in starts:
         files = found.setdefault(start.rank, RankFiles())
         files.sources.append(start.source)
         files.metas += start.metas
@@ -61,7 +68,7 @@ def survey(
     return dict(sorted(found.items()))
 
 
-def _start(source: Source, footers: dict[str, Any] | None) -> _Start:
+def _start(source: Source, footers: dict[str, Any] | None) -> Start:
     metas: list[Meta] = []
     try:
         with source.open() as file:
@@ -70,7 +77,7 @@ def _start(source: Source, footers: dict[str, Any] | None) -> _Start:
                 from divtrace.sieve.columnar.survey import parquet_start
 
                 rank, seq, metas, facts = parquet_start(source, footers)
-                return _Start(source, rank, seq, metas, is_parquet=True, facts=facts)
+                return Start(source, rank, seq, metas, is_parquet=True, facts=facts)
             if source.size is None or stream.peek(4) == PARQUET:
                 raise NotSievableError(f"{source.name} is a pipe, or compressed Parquet")
             for block in split_lines(stream):
@@ -85,11 +92,11 @@ def _start(source: Source, footers: dict[str, Any] | None) -> _Start:
     raise NotSievableError(f"{source.name} has no record")
 
 
-def _placed(source: Source, event: Event, metas: list[Meta]) -> _Start:
+def _placed(source: Source, event: Event, metas: list[Meta]) -> Start:
     ranks = [meta.rank for meta in metas if meta.rank is not None]
     worlds = [meta.world for meta in metas if meta.world is not None]
     rank = event.rank if event.rank is not None else ranks[0] if ranks else source.rank
     world = event.world if event.world is not None else worlds[0] if worlds else 0
     if rank is None or event.seq is None or any(other != rank for other in ranks) or len(set(worlds)) > 1:
         raise NotSievableError(f"{source.name} tells no rank, several, or no seq")
-    return _Start(source, (world, rank), event.seq, metas)
+    return Start(source, (world, rank), event.seq, metas)

@@ -16,6 +16,8 @@ from divtrace.errors import UsageError
 from divtrace.trace.model import Damage
 
 _TRACE_NAME = re.compile(r"\.(jsonl|ndjson|parquet)(\.gz|\.zst)?$", re.IGNORECASE)
+INDEX_NAME = ".divtrace-index"
+"""What `divtrace convert` puts beside its files; neither a trace nor a file that is ignored."""
 _RANK_IN_NAME = re.compile(r"rank[_-]?([0-9]{1,9})", re.IGNORECASE)
 
 
@@ -91,6 +93,8 @@ class _Walk(msgspec.Struct):
                 return True
             if entry.is_dir():
                 self.linked.append(entry.path)
+            elif entry.name == INDEX_NAME:
+                return False
             elif is_trace and stat.S_ISREG(entry.stat().st_mode):
                 self.traces.append(entry.path)
             else:

@@ -1,7 +1,8 @@
 """Where the rows of a converted trace come from: what `divtrace convert` adds to a file, and how it is read back.
 
-A converted file is a plain Parquet trace with two more columns, the file and the line of each record before the
-conversion, and one more metadata key with all that the records themselves do not tell: gaps, bad lines, duplicates.
+A converted file is a plain Parquet trace with more columns, the file and the line of each record before the conversion
+and whether its KV slots were free, and one more metadata key with all that the records themselves do not tell: gaps,
+bad lines, duplicates.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ FILE_COLUMN = "divtrace.file"
 LINE_COLUMN = "divtrace.line"
 DECIDED_COLUMN = "divtrace.decided_on"
 """`decided_on` where it is an integer: the column of that name holds doubles."""
+CONTESTED_COLUMN = "divtrace.contested"
+"""True where a record lays a KV slot that another request laid before and had not finished since; else null."""
 KEY = b"divtrace.conversion"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import msgspec
 
 from divtrace.errors import UsageError
-from divtrace.trace.discover import Discovery, Source, is_trace_name
+from divtrace.trace.discover import INDEX_NAME, Discovery, Source, is_trace_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +118,7 @@ def _look(argument: Location, traces: dict[Location, int], ignored: set[Location
         location = msgspec.structs.replace(argument, key=entry.path.partition("/")[2])
         if is_trace_name(location.key):
             traces[location] = entry.size
-        else:
+        elif posixpath.basename(location.key) != INDEX_NAME:
             ignored.add(location)
     return argument
 

@@ -13,6 +13,7 @@ import pytest
 from trace_files import Line, event, write
 
 from divtrace.convert.run import convert
+from divtrace.sieve.columnar.chunk import Chunk
 from divtrace.sieve.columnar.file import ParquetTrace
 from divtrace.sieve.columnar.own_rows import own_rows
 from divtrace.sieve.columnar.single import _Wanted
@@ -56,19 +57,24 @@ def opened(tmp_path: Path) -> Iterator[Any]:
         trace.close()
 
 
+def chunks(traces: list[ParquetTrace], req: str) -> list[Chunk | None]:
+    """The rows of a request in every file."""
+    return [None if own is None else own.chunk for own in own_rows(traces, req)]
+
+
 def values(chunk: Any, name: str) -> list[Any]:
     found: list[Any] = chunk.column(name).to_pylist()
     return found
 
 
 def test_rows_are_those_of_the_request_and_its_batches_in_the_order_of_seq(opened: Any) -> None:
-    for chunk in own_rows(opened(records(0), records(1)), "B"):
+    for chunk in chunks(opened(records(0), records(1)), "B"):
         assert values(chunk, "seq") == [0, 2, 4, 6, 8, 10]
         assert values(chunk, "req") == [None, "B"] * 3
 
 
 def test_columns_that_ranks_stored_alike_are_read_once(opened: Any) -> None:
-    one, two = own_rows(opened(records(0), records(1)), "B")
+    one, two = chunks(opened(records(0), records(1)), "B")
     assert one is not None
     assert two is not None
     for name in ("seq", "req", "batch", "stage", "correct_len"):
@@ -78,7 +84,7 @@ def test_columns_that_ranks_stored_alike_are_read_once(opened: Any) -> None:
 
 
 def test_ranks_that_count_their_events_otherwise_share_their_order(opened: Any) -> None:
-    one, two = own_rows(opened(records(0), records(1, first=7)), "B")
+    one, two = chunks(opened(records(0), records(1, first=7)), "B")
     assert one is not None
     assert two is not None
     assert values(two, "seq") == [seq + 7 for seq in values(one, "seq")]
@@ -90,7 +96,7 @@ def test_another_order_of_rows_is_read_by_itself(opened: Any) -> None:
     mine = records(0)
     late = [event(5, rank=1, step=2, req="B", round=2, correct_len=1), event(4, rank=1, req=None, batch=["B"])]
     early = [event(5, rank=0, step=2, req="B", round=2, correct_len=1), event(6, rank=0, req=None, batch=["B"])]
-    one, two = own_rows(opened([*mine[:4], *early], [*records(1)[:4], late[1], late[0]]), "B")
+    one, two = chunks(opened([*mine[:4], *early], [*records(1)[:4], late[1], late[0]]), "B")
     assert one is not None
     assert two is not None
     assert values(one, "req")[-2:] == ["B", None]
@@ -108,7 +114,7 @@ def test_of_a_file_without_the_request_nothing_is_read(opened: Any, monkeypatch:
         return reading(self, *arguments)
 
     monkeypatch.setattr(ParquetTrace, "read", watched)
-    one, two = own_rows(traces, "B")
+    one, two = chunks(traces, "B")
     assert one is not None
     assert two is None
     assert set(read) == {"rank0.parquet"}
@@ -123,7 +129,7 @@ def test_row_groups_that_record_none_of_the_columns_that_differ_are_counted_too(
         pq.write_table(pa.Table.from_pylist(lines, schema), tmp_path / f"rank{rank}.parquet", row_group_size=1)
         traces.append(ParquetTrace(discover([tmp_path / f"rank{rank}.parquet"]).sources[0]))
     with closing(traces[0]), closing(traces[1]):
-        one, two = own_rows(traces, "A")
+        one, two = chunks(traces, "A")
         assert one is not None
         assert two is not None
         assert two.column("seq") is one.column("seq")

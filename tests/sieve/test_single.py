@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from simulator.files import Form, write_run
 from trace_files import event, write
@@ -86,7 +88,7 @@ SHARING = {
 }
 
 
-@pytest.mark.parametrize("form", ["plain", "with spaces", "escaped", "compressed", "converted"])
+@pytest.mark.parametrize("form", ["plain", "with spaces", "escaped", "compressed", "parquet", "converted"])
 @pytest.mark.parametrize("how", SHARING)
 def test_a_slot_that_another_may_hold_is_left_to_the_whole(how: str, form: str, tmp_path: Path) -> None:
     """Another request may hold one of its slots, which its own records do not show."""
@@ -99,6 +101,9 @@ def test_a_slot_that_another_may_hold_is_left_to_the_whole(how: str, form: str, 
         text = "".join(lines).replace("kv_slots", "kv\\u005fslots" if form == "escaped" else "kv_slots").encode()
         if form == "compressed":
             (folder / f"rank{rank}.jsonl.gz").write_bytes(gzip.compress(text))
+        elif form == "parquet":
+            columns = {name: [record.get(name) for record in whole] for name in set().union(*whole)}
+            pq.write_table(pa.table(columns), folder / f"rank{rank}.parquet")
         else:
             (folder / f"rank{rank}.jsonl").write_bytes(text)
     if form == "converted":

@@ -132,6 +132,10 @@ class ParquetTrace:
         except (TypeError, UnicodeError):
             return True
 
+    def tells(self, name: str) -> bool:
+        """Whether the file has a column, a field's or one that a conversion added."""
+        return name in self._leaves
+
     def may_be_null(self, group: int, name: str) -> bool:
         """False if the statistics say that every row of a row group records a field."""
         known = self.metadata.row_group(group).column(self._leaves[name][0]).statistics

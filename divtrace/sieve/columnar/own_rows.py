@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +12,7 @@ from divtrace.sieve.columnar.file import ParquetTrace, whole
 from divtrace.sieve.columnar.ragged import counted
 from divtrace.sieve.columnar.stretch import holding
 from divtrace.sieve.cursor import NotSievableError
+from divtrace.trace.provenance import CONTESTED_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +31,7 @@ class _Piece(msgspec.Struct, frozen=True):
     """Columns that were read to find that out."""
 
 
-class _Own(msgspec.Struct, frozen=True):
+class OwnRows(msgspec.Struct, frozen=True):
     """The rows of the request in one file."""
 
     trace: ParquetTrace
@@ -41,23 +42,33 @@ class _Own(msgspec.Struct, frozen=True):
     order: pa.Array
     """Where rows stand in the order of `seq`."""
 
+    def are_contested(self) -> bool | None:
+        """Whether one lays a slot that another request laid and had not finished; None if the file does not tell."""
+        if not self.trace.tells(CONTESTED_COLUMN):
+            return None
+        pieces = [piece for piece in self.pieces if self.trace.has_values([piece.group], CONTESTED_COLUMN)]
+        return any(
+            table.column(0).null_count < len(table)
+            for piece, table in zip(pieces, _tables(self.trace, pieces, [CONTESTED_COLUMN]), strict=True)
+        )
 
-def own_rows(traces: Sequence[ParquetTrace], req: str) -> list[Chunk | None]:
+
+def own_rows(traces: Sequence[ParquetTrace], req: str) -> list[OwnRows | None]:
     """The rows of a request, and of batches that hold it, of every file in the order of `seq`; None if there are none.
 
     Raises:
         NotSievableError: a record has no `seq`, or one stands twice.
     """
-    lead: _Own | None = None
-    found: list[Chunk | None] = []
+    lead: OwnRows | None = None
+    found: list[OwnRows | None] = []
     for trace in traces:
         own = _own(trace, req, lead)
         lead = lead or own
-        found.append(None if own is None else own.chunk)
+        found.append(own)
     return found
 
 
-def _own(trace: ParquetTrace, req: str, lead: _Own | None) -> _Own | None:
+def _own(trace: ParquetTrace, req: str, lead: OwnRows | None) -> OwnRows | None:
     candidates = _candidates(trace, req)
     if lead is not None and _same_rows(trace, candidates, lead):
         counterparts = dict(zip(lead.candidates, candidates, strict=True))
@@ -81,7 +92,7 @@ def _candidates(trace: ParquetTrace, req: str) -> list[int]:
     ]
 
 
-def _same_rows(trace: ParquetTrace, candidates: Sequence[int], lead: _Own) -> bool:
+def _same_rows(trace: ParquetTrace, candidates: Sequence[int], lead: OwnRows) -> bool:
     """True if the same rows as in another file are the request's."""
     return len(candidates) == len(lead.candidates) and all(
         trace.same_bytes(candidates, lead.trace, lead.candidates, name)
@@ -127,7 +138,9 @@ def _or_in_batch(mask: pa.Array, names: pa.Array | None, batch: pa.Array, req: s
     return pc.or_(mask, inside if names is None else pc.and_(inside, names.is_null()))
 
 
-def _read(trace: ParquetTrace, candidates: Sequence[int], pieces: Sequence[_Piece], lead: _Own | None) -> _Own | None:
+def _read(
+    trace: ParquetTrace, candidates: Sequence[int], pieces: Sequence[_Piece], lead: OwnRows | None
+) -> OwnRows | None:
     """The rows of the request; None if they do not stand in the order of those of `lead`.
 
     Args:
@@ -158,7 +171,7 @@ def _read(trace: ParquetTrace, candidates: Sequence[int], pieces: Sequence[_Piec
     if lead is not None:
         for name in shared:
             chunk.adopt(lead.chunk, name)
-    return _Own(trace, candidates, pieces, chunk, order)
+    return OwnRows(trace, candidates, pieces, chunk, order)
 
 
 def _columns(trace: ParquetTrace, pieces: Sequence[_Piece], names: Sequence[str]) -> dict[str, pa.Array]:
@@ -167,16 +180,20 @@ def _columns(trace: ParquetTrace, pieces: Sequence[_Piece], names: Sequence[str]
 
     if not names:
         return {}
-    tables = []
+    tables = _tables(trace, pieces, names)
+    table = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    return {name: whole(table.column(name)) for name in names}
+
+
+def _tables(trace: ParquetTrace, pieces: Sequence[_Piece], names: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of the request in every row group, with those columns that hold anything there."""
     for piece in pieces:
         wanted = [name for name in names if name not in piece.known and trace.has_values([piece.group], name)]
         table = trace.file.read_row_groups([piece.group], columns=wanted, use_threads=False)
         for name in names:
             if name in piece.known:
                 table = table.append_column(name, piece.known[name])
-        tables.append(_held(table, piece.mask))
-    table = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
-    return {name: whole(table.column(name)) for name in names}
+        yield _held(table, piece.mask)
 
 
 def _held(table: pa.Table, mask: pa.Array) -> pa.Table:

@@ -11,7 +11,7 @@ from divtrace.sieve.columnar.cursor import ParquetCursor
 from divtrace.sieve.columnar.differences import Differences, aligned_rows
 from divtrace.sieve.columnar.file import ParquetTrace
 from divtrace.sieve.columnar.judge import Judge
-from divtrace.sieve.columnar.own_rows import own_rows
+from divtrace.sieve.columnar.own_rows import OwnRows, own_rows
 from divtrace.sieve.columnar.ragged import integer
 from divtrace.sieve.columnar.rounds import Unplain
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
@@ -57,23 +57,23 @@ def check_columns(
                 raise UnsureError
             source = one.sources[0]
             traces.append(ParquetTrace(source, footers.get(source.path)))
-        chunks = own_rows(traces, req)
-        found = [chunk for chunk in chunks if chunk is not None]
+        of_ranks = own_rows(traces, req)
+        found = [own for own in of_ranks if own is not None]
         if not found:
             return False
-        if len(found) < len(chunks) or len({chunk.rows for chunk in found}) > 1:
+        if len(found) < len(of_ranks) or len({own.chunk.rows for own in found}) > 1:
             raise UnsureError
-        for rank, chunk in zip(files, found, strict=True):
-            if not all(_is_throughout(chunk, name, number) for name, number in (("rank", rank), ("world", world))):
+        for rank, own in zip(files, found, strict=True):
+            if not all(_is_throughout(own.chunk, name, number) for name, number in (("rank", rank), ("world", world))):
                 raise UnsureError
         table = OperationTable(world, groups, frozenset(files))
         parts = [
-            Part(Lane(ParquetCursor(world, rank, [trace], []), table), chunk, 0, chunk.rows)
-            for rank, trace, chunk in zip(files, traces, found, strict=True)
+            Part(Lane(ParquetCursor(world, rank, [own.trace], []), table), own.chunk, 0, own.chunk.rows)
+            for rank, own in zip(files, found, strict=True)
         ]
         try:
             _check(Stretch(parts), replica, groups, algorithm, req)
-            if not all(_apart(trace, chunk, req) for trace, chunk in zip(traces, found, strict=True)):
+            if not all(_apart(own, req) for own in found):
                 raise UnsureError
         except pa.ArrowException as error:
             raise UnsureError from error
@@ -91,10 +91,14 @@ def _is_throughout(chunk: Chunk, name: str, number: int) -> bool:
     return column is None or pc.min_max(column).as_py() == {"min": number, "max": number}
 
 
-def _apart(trace: ParquetTrace, chunk: Chunk, req: str) -> bool:
-    """`Neighbours.are_apart` over the columns of one rank."""
+def _apart(rows: OwnRows, req: str) -> bool:
+    """`Neighbours.are_apart` over the columns of one rank, or as the conversion told it."""
     import pyarrow.compute as pc
 
+    contested = rows.are_contested()
+    if contested is not None:
+        return not contested
+    trace, chunk = rows.trace, rows.chunk
     slots, names, seq = (chunk.column(name) for name in ("kv_slots", "req", "seq"))
     if slots is None or names is None or seq is None:
         return True
