@@ -1,8 +1,8 @@
 """The options that commands share: one name, one environment variable and one sentence of help each.
 
-A command takes dataclasses of options; `spelled_out` turns each of their fields into an option of the command. So an
-option means the same wherever it occurs, and a new one reaches every command that takes its dataclass. Annotations are
-no strings here, since every process would have to evaluate them.
+A command takes structs of options; `spelled_out` turns each of their fields into an option of the command. So an option
+means the same wherever it occurs, and a new one reaches every command that takes its struct. Annotations are no strings
+here, since every process would have to evaluate them.
 """
 
 import dataclasses
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
+import msgspec
 import typer
 
 from divtrace.errors import UsageError
@@ -53,8 +54,7 @@ class Backend(StrEnum):
     RAY = "ray"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """The sizes and groups that the command line states; they win over the traces' metas."""
 
     tp: Annotated[int | None, option("--tp", help="Tensor-parallel size.", metavar="N", min=1)] = None
@@ -80,8 +80,7 @@ RunName = Annotated[
 ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Reading(Layout):
+class Reading(Layout, frozen=True, kw_only=True):
     """How to read and compare the traces."""
 
     run: RunName = None
@@ -120,8 +119,7 @@ class Reading(Layout):
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Analysis(Reading):
+class Analysis(Reading, frozen=True, kw_only=True):
     """How to read and compare, and how much of what was found to list."""
 
     max_findings: Annotated[
@@ -131,8 +129,7 @@ class Analysis(Reading):
 
     def options(self) -> "Options":
         """The same for the core."""
-        # Not super(): a dataclass with slots is another class than the one that its body was written in.
-        return dataclasses.replace(Reading.options(self), max_findings=self.max_findings)
+        return dataclasses.replace(super().options(), max_findings=self.max_findings)
 
 
 TEXT_OR_JSON = ("text", "json")
@@ -146,8 +143,7 @@ def _complete_format(incomplete: str) -> list[str]:
     return [name for name in OUTPUTS if name.startswith(incomplete)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(msgspec.Struct, frozen=True, kw_only=True):
     """Where the answer goes."""
 
     output: Annotated[
@@ -156,8 +152,7 @@ class Output:
     ] = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Answer(Output):
+class Answer(Output, frozen=True, kw_only=True):
     """Where the answer goes, of commands that know text and JSON."""
 
     format: Annotated[
@@ -174,8 +169,7 @@ class Answer(Output):
         return self.format == "json"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Reporting(Output):
+class Reporting(Output, frozen=True, kw_only=True):
     """Where the report goes, and in which formats."""
 
     format: Annotated[
@@ -216,8 +210,7 @@ def _remember_profile(context: typer.Context, value: bool) -> bool:
     return value
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Terminal:
+class Terminal(msgspec.Struct, frozen=True, kw_only=True):
     """How the command talks."""
 
     quiet: Annotated[bool, option("--quiet", "-q", help="No warnings and no progress.")] = False
@@ -243,26 +236,27 @@ class Terminal:
 
 
 def spelled_out(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """Offer the fields of every dataclass that `function` takes as options of its own."""
+    """Offer the fields of every struct that `function` takes as options of its own; each has a default."""
     hints = get_type_hints(function, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    groups: dict[str, type[msgspec.Struct]] = {
+        name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+    }
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if name not in groups:
             parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        annotations = get_type_hints(groups[name], include_extras=True)
+        group = groups[name]
+        annotations = get_type_hints(group, include_extras=True)
         parameters.extend(
-            inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotations[field.name]
-            )
-            for field in dataclasses.fields(groups[name])
+            inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotations[field])
+            for field, default in zip(group.__struct_fields__, group.__struct_defaults__, strict=True)
         )
 
     @functools.wraps(function)
     def call(**values: Any) -> ExitCode:
         for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in dataclasses.fields(group)})
+            values[name] = group(**{field: values.pop(field) for field in group.__struct_fields__})
         return function(**values)
 
     call.__signature__ = inspect.Signature(parameters, return_annotation=ExitCode)  # type: ignore[attr-defined]  # what typer reads

@@ -13,6 +13,7 @@ import pytest
 from trace_files import Line, event, write
 
 from divtrace.convert.run import convert
+from divtrace.sieve.columnar import single
 from divtrace.sieve.columnar.chunk import Chunk
 from divtrace.sieve.columnar.file import ParquetTrace
 from divtrace.sieve.columnar.own_rows import own_rows
@@ -24,13 +25,13 @@ from divtrace.walk.settings import GroupFlags
 REQUESTS = ("A", "B", "C")
 
 
-def records(rank: int, *, requests: tuple[str, ...] = REQUESTS, first: int = 0) -> list[Line]:
-    """Rounds of some requests, each with the batch in front of it."""
+def records(rank: int, *, requests: tuple[str, ...] = REQUESTS, first: int = 0, **of_batch: object) -> list[Line]:
+    """Rounds of some requests, each with the batch in front of it, which may record more."""
     lines = []
     seq = first
     for step in range(1, 4):
         here = {"rank": rank, "step": step}
-        lines.append(event(seq, **here, req=None, stage="schedule", correct_len=None, batch=[*requests]))
+        lines.append(event(seq, **here, req=None, stage="schedule", correct_len=None, batch=[*requests], **of_batch))
         seq += 1
         for at, req in enumerate(requests):
             slots = [100 * rank + 10 * at + step]
@@ -68,13 +69,36 @@ def values(chunk: Any, name: str) -> list[Any]:
 
 
 def test_rows_are_those_of_the_request_and_its_batches_in_the_order_of_seq(opened: Any) -> None:
-    for chunk in chunks(opened(records(0), records(1)), "B"):
+    for chunk in chunks(opened(records(0, num_tokens=3), records(1, num_tokens=4)), "B"):
         assert values(chunk, "seq") == [0, 2, 4, 6, 8, 10]
         assert values(chunk, "req") == [None, "B"] * 3
 
 
+@pytest.mark.parametrize(
+    ("own", "others", "are_read"),
+    [
+        ({}, {}, False),
+        ({"ts": 1, "pool_free": 4}, {"ts": 2, "pool_free": 9}, False),
+        ({"num_tokens": 3}, {"num_tokens": 4}, True),
+        ({"num_tokens": 3}, {}, True),
+        ({}, {"num_tokens": 3}, True),
+    ],
+    ids=["alike", "own times", "other values", "on one rank", "on the other"],
+)
+def test_batches_that_all_ranks_stored_alike_are_passed_over(
+    own: dict[str, Any], others: dict[str, Any], are_read: bool, opened: Any
+) -> None:
+    for chunk in chunks(opened(records(0, **own), records(1, **others)), "B"):
+        assert values(chunk, "req") == ([None, "B"] * 3 if are_read else ["B"] * 3)
+
+
+def test_a_request_that_only_batches_name_is_found_in_them(opened: Any) -> None:
+    for chunk in chunks(opened(*([line for line in records(rank) if line.get("req") != "B"] for rank in (0, 1))), "B"):
+        assert values(chunk, "batch") == [[*REQUESTS]] * 3
+
+
 def test_columns_that_ranks_stored_alike_are_read_once(opened: Any) -> None:
-    one, two = chunks(opened(records(0), records(1)), "B")
+    one, two = chunks(opened(records(0, num_tokens=3), records(1, num_tokens=4)), "B")
     assert one is not None
     assert two is not None
     for name in ("seq", "req", "batch", "stage", "correct_len"):
@@ -134,6 +158,19 @@ def test_row_groups_that_record_none_of_the_columns_that_differ_are_counted_too(
         assert two is not None
         assert two.column("seq") is one.column("seq")
         assert [values(chunk, "site") for chunk in (one, two)] == [[None, "site0", "both"], [None, "site1", "both"]]
+
+
+def test_slots_of_other_requests_are_not_read_where_a_conversion_told_of_them(
+    opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces = opened(records(0), [*records(1), event(99, rank=1, step=9, req="C", kv_slots=[112])])
+    assert [own is not None and own.are_contested() for own in own_rows(traces, "B")] == [False, False]
+    assert [own is not None and own.are_contested() for own in own_rows(traces, "C")] == [False, True]
+    monkeypatch.setattr(single, "_claims", None)
+    folder = Path(traces[0].source.path).parent
+    answers = [without_finding(discover([folder]), req, None, GroupFlags(), attempt=None, replica=None) for req in "AC"]
+    assert answers[0] is not None
+    assert answers[1] is None
 
 
 @pytest.mark.parametrize("slots", [[], [3, 5], [0], [4, 1 << 40], [5, 1 << 30]])

@@ -140,3 +140,35 @@ def test_a_damaged_line_of_the_request_is_left_to_the_whole(tmp_path: Path) -> N
     for rank in (0, 1):
         write(tmp_path, f"rank{rank}.jsonl", event(0, rank=rank), b'{"req":"A",' if rank else b"")
     assert alone(tmp_path, "A") is None
+
+
+PARALLEL = {"tp_size": 2, "dp_size": 1, "attn_cp_size": 1, "pp_size": 1, "ep_size": 1}
+BATCHES: dict[str, list[dict[str, Any]]] = {
+    "alike": [{}, {}],
+    "without it on one rank": [{}, {"batch": ["B"]}],
+    "in another order": [{}, {"batch": ["B", "A"]}],
+    "of another length": [{}, {"batch_size": 3}],
+    "synced over its group": [{"comm_ranks": [0, 1], "src": 0}] * 2,
+    "synced over another group": [{"comm_ranks": [0], "src": 0}] * 2,
+    "synced from another rank": [{"comm_ranks": [0, 1], "src": 1}, {"comm_ranks": [0, 1], "src": 0}],
+}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "converted"])
+@pytest.mark.parametrize("what", BATCHES)
+def test_findings_of_its_batches_are_left_to_the_whole(what: str, form: str, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for rank, more in enumerate(BATCHES[what]):
+        here = {"rank": rank, "step": 1}
+        batch = event(0, **here, req=None, stage="schedule", correct_len=None, batch=["A", "B"], batch_size=2)
+        meta = {"kind": "meta", "format": "divtrace.trace/1", "rank": rank, "parallel": PARALLEL}
+        write(folder, f"rank{rank}.jsonl", meta, batch | more, event(1, **here, req="A", correct_len=1))
+    if form == "converted":
+        convert([folder], tmp_path / "out")
+        folder = tmp_path / "out"
+    whole = first_divergence([folder], "A", WHOLE)
+    assert (whole.results[0].finding is not None) == (what == "without it on one rank")
+    assert alone(folder, "A") in ((None,) if whole.results[0].finding is not None else (None, whole))
+    assert alone(folder, "A") is not None or what not in ("alike", "synced over its group")
+    assert first_divergence([folder], "A", Options(sieve_from=0)) == whole

@@ -65,7 +65,9 @@ class ParquetTrace:
         self.rows: int = metadata.num_rows
         self._leaves: dict[str, list[int]] = {}
         for index in range(metadata.num_columns):
-            self._leaves.setdefault(self._schema.column(index).path.partition(".")[0], []).append(index)
+            path = self._schema.column(index).path
+            # A column of a conversion has a dot in its name; behind that of others stands the part of a list.
+            self._leaves.setdefault(path if path.startswith(PREFIX) else path.partition(".")[0], []).append(index)
         self.group_rows: list[int] = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         self.unknown = [name for name in schema.names if name not in _TYPES and not name.startswith(PREFIX)]
         self.metas = _metas(metadata.metadata or {}, source)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from divtrace.sieve.columnar.batches import stored_alike
 from divtrace.sieve.columnar.chunk import Chunk
 from divtrace.sieve.columnar.file import ParquetTrace, whole
 from divtrace.sieve.columnar.ragged import counted
@@ -59,17 +60,25 @@ def own_rows(traces: Sequence[ParquetTrace], req: str) -> list[OwnRows | None]:
     Raises:
         NotSievableError: a record has no `seq`, or one stands twice.
     """
+    found = None
+    if alike := stored_alike(traces, _candidates(traces[0], req)):
+        found = _all_own(traces, req, alike)
+    # Where it has no records of its own, batches alone tell whether the request was served.
+    return found or _all_own(traces, req, frozenset()) or [None] * len(traces)
+
+
+def _all_own(traces: Sequence[ParquetTrace], req: str, without: Collection[int]) -> list[OwnRows | None] | None:
+    """The rows in all row groups but these; None if no file has any."""
     lead: OwnRows | None = None
     found: list[OwnRows | None] = []
     for trace in traces:
-        own = _own(trace, req, lead)
+        own = _own(trace, [group for group in _candidates(trace, req) if group not in without], req, lead)
         lead = lead or own
         found.append(own)
-    return found
+    return None if lead is None else found
 
 
-def _own(trace: ParquetTrace, req: str, lead: OwnRows | None) -> OwnRows | None:
-    candidates = _candidates(trace, req)
+def _own(trace: ParquetTrace, candidates: Sequence[int], req: str, lead: OwnRows | None) -> OwnRows | None:
     if lead is not None and _same_rows(trace, candidates, lead):
         counterparts = dict(zip(lead.candidates, candidates, strict=True))
         pieces = [_Piece(counterparts[piece.group], piece.mask, {}) for piece in lead.pieces]

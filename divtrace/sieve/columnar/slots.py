@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LARGEST = 1 << 28
-_FILLED = [[held * count for count in range(LONGEST_RUN)] for held in HELD]
 Suspect = Callable[[int, int | None], None]
 Lives = Mapping[int, PlainRequest]
 
@@ -318,7 +318,7 @@ class _Replay:
     def _some(self, start: int, end: int) -> None:
         if start == end:
             return
-        owner, zeros, filled, table = self._slots.owner, FREE, _FILLED, LONGEST_RUN
+        owner, zeros, filled, table = self._slots.owner, FREE, _filled(), LONGEST_RUN
         every = self._columns if end - start == len(self._columns[0]) else [one[start:end] for one in self._columns]
         for order, first, stop, index in zip(*every, strict=True):
             count = stop - first
@@ -337,3 +337,9 @@ class _Replay:
                     owner[first:stop] = bytes(count)
                 else:
                     owner[first:stop] = owner[first:stop].replace(bytes((-index,)), b"\0")
+
+
+@cache
+def _filled() -> list[list[bytearray]]:
+    """Runs of every length that one request holds, by its index."""
+    return [[held * count for count in range(LONGEST_RUN)] for held in HELD]
