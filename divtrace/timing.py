@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 
-
-class Cost(msgspec.Struct):
+@dataclass(slots=True)
+class Cost:
     """What one stage took, or one part of it that may have run in another process."""
 
     wall: int = 0
@@ -52,13 +52,14 @@ class Clock:
         return Cost(wall, cpu, events, peak_memory(), os.getpid())
 
 
-class Stage(msgspec.Struct):
+@dataclass(slots=True)
+class Stage:
     """One stage of the work, added up over its runs; `events` is for the code inside the stage to set."""
 
     name: str
     events: int = 0
-    cost: Cost = msgspec.field(default_factory=Cost)
-    parts: dict[str, Cost] = msgspec.field(default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
+    parts: dict[str, Cost] = field(default_factory=dict)
 
     def part(self, name: str, cost: Cost) -> None:
         """Note a part, whose processor time counts for the stage if another process spent it."""
@@ -68,11 +69,12 @@ class Stage(msgspec.Struct):
             self.cost.cpu += cost.cpu
 
 
-class Profile(msgspec.Struct):
+@dataclass(slots=True)
+class Profile:
     """All stages in the order in which they first ran, and the clock that began before the first of them."""
 
-    clock: Clock = msgspec.field(default_factory=Clock)
-    stages: dict[str, Stage] = msgspec.field(default_factory=dict)
+    clock: Clock = field(default_factory=Clock)
+    stages: dict[str, Stage] = field(default_factory=dict)
 
 
 _collected: ContextVar[Profile | None] = ContextVar("divtrace_profile", default=None)
