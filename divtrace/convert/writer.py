@@ -24,6 +24,9 @@ ROW_GROUP = 1 << 13
 _BATCH = 1 << 12
 _LISTS = frozenset(field.name for field in FIELDS if field.type in ("[int]", "object"))
 _UNIQUE = frozenset({"seq", "ts", "divtrace.line"})
+_WITH_STATISTICS = ("rank", "seq", "ts", "step", "req", "round", "stage", "batch")
+"""What rows are looked for by. Of the others it is told which row groups record them: a footer with all statistics is a
+third longer, and every command reads it."""
 
 
 class RankWriter:
@@ -50,7 +53,7 @@ class RankWriter:
             compression="zstd",
             use_dictionary=[_leaf(names, name) for name in dictionary],
             column_encoding=delta,
-            write_statistics=True,
+            write_statistics=[_leaf(names, name) for name in _WITH_STATISTICS],
             store_schema=False,
         )
         self._events: list[Event] = []
@@ -62,7 +65,8 @@ class RankWriter:
         self._rows = 0
         self._step: int | None = None
         self.windows: list[int] = []
-        self.fields: set[str] = set()
+        self._column_sets: dict[tuple[str, ...], int] = {}
+        self._recorded: list[int] = []
         self.requests: set[str] = set()
         """Of all records, and of batches."""
 
@@ -101,14 +105,16 @@ class RankWriter:
             return
         table = pa.concat_tables(self._tables).combine_chunks()
         self._tables, self._rows = [], 0
-        self.fields.update(name for name in table.column_names if table.column(name).null_count < len(table))
         self.requests.update(_requests(table))
         if self._is_sorted:
             table = table.take(_by_request(table))
         ends = _ends(table) if self._is_sorted else [*range(ROW_GROUP, len(table), ROW_GROUP), len(table)]
         start = 0
         for end in ends:
-            self._writer.write_table(table.slice(start, end - start), row_group_size=end - start)
+            rows = table.slice(start, end - start)
+            columns = tuple(name for name in rows.column_names if rows.column(name).null_count < len(rows))
+            self._recorded.append(self._column_sets.setdefault(columns, len(self._column_sets)))
+            self._writer.write_table(rows, row_group_size=len(rows))
             start = end
         self.windows.append(len(ends))
 
@@ -116,7 +122,8 @@ class RankWriter:
         """Write the rest, and what the rows do not tell."""
         self._end_window()
         provenance.windows = self.windows
-        provenance.fields = sorted(self.fields)
+        provenance.fields = sorted(set().union(*self._column_sets))
+        provenance.recorded, provenance.column_sets = self._recorded, [list(columns) for columns in self._column_sets]
         self._writer.add_key_value_metadata(
             {
                 META_KEY.decode(): msgspec.json.encode(metas).decode(),

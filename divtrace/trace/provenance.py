@@ -67,6 +67,10 @@ class Provenance(msgspec.Struct, kw_only=True):
     """Row groups of each window. Rows of a window precede those of the next; inside they are sorted by request."""
     fields: list[str] = []
     """Columns that any row records."""
+    recorded: list[int] = []
+    """For every row group which of `column_sets` it records."""
+    column_sets: list[list[str]] = []
+    """Columns that any row of a row group records."""
     facts: InputFacts = msgspec.field(default_factory=InputFacts)
 
 

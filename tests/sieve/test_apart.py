@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -95,7 +94,7 @@ def test_columns_name_rows_alike(drawn: list[tuple[int, list[list[Event]]]]) -> 
     of_ranks = [by_rank for count, by_rank in drawn if count == ranks]
     by_rank = [[event for one in of_ranks for event in one[rank]] for rank in range(ranks)]
     keys = pa.array([number for number, one in enumerate(of_ranks, 1) for _ in one[0]], pa.int64())
-    parts = [Part(SimpleNamespace(rank=rank), Columns(events), 0, len(events)) for rank, events in enumerate(by_rank)]  # type: ignore[arg-type]
+    parts = [Part(rank, Columns(events), 0, len(events)) for rank, events in enumerate(by_rank)]  # type: ignore[arg-type]
     everything = pa.repeat(pa.scalar(True), len(keys))
     try:
         seen = [Rounds(Stretch([part]), everything, keys) for part in parts]

@@ -104,7 +104,6 @@ def test_columns_that_ranks_stored_alike_are_read_once(opened: Any) -> None:
     for name in ("seq", "req", "batch", "stage", "correct_len"):
         assert two.column(name) is one.column(name)
     assert [values(chunk, "kv_slots")[1] for chunk in (one, two)] == [[11], [111]]
-    assert [values(chunk, "rank")[0] for chunk in (one, two)] == [0, 1]
 
 
 def test_ranks_that_count_their_events_otherwise_share_their_order(opened: Any) -> None:

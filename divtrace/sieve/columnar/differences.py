@@ -74,7 +74,7 @@ class Differences:
         groups = comparison._attn_tp
         firsts: dict[tuple[int, ...], Part] = {}
         for part in stretch.parts:
-            firsts.setdefault(groups.get(part.lane.rank, (part.lane.rank,)), part)
+            firsts.setdefault(groups.get(part.rank, (part.rank,)), part)
         unequal: list[pa.Array | None] = []
         uneven: list[pa.Array | None] = []
         self._by_name: dict[str, list[tuple[pa.Array | None, pa.Array | None]]] = {}
@@ -82,7 +82,7 @@ class Differences:
             for name in COMPARED:
                 base = stretch.reference
                 if name in IN_ATTN_TP:
-                    base = firsts[groups.get(part.lane.rank, (part.lane.rank,))]
+                    base = firsts[groups.get(part.rank, (part.rank,))]
                 if part is base or _is_one(part, base, name):
                     continue
                 values, lone = different_rows(base.column(name), part.column(name))
@@ -225,7 +225,7 @@ class Differences:
                 known = good.get(key)
                 if known is None:
                     event = Event(stage=stage, comm_ranks=ranks, src=src)
-                    group = Group(key_of(event, 0), {part.lane.rank: Record(event, 0, "", 0, False)})
+                    group = Group(key_of(event, 0), {part.rank: Record(event, 0, "", 0, False)})
                     known = good[key] = wrong_group(group, topology) is None
                 if not known:
                     row = rows[at : at + 1]

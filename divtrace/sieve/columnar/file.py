@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -68,6 +69,7 @@ class ParquetTrace:
             path = self._schema.column(index).path
             # A column of a conversion has a dot in its name; behind that of others stands the part of a list.
             self._leaves.setdefault(path if path.startswith(PREFIX) else path.partition(".")[0], []).append(index)
+        self._recorded = _recorded(self.provenance, metadata.num_row_groups)
         self.group_rows: list[int] = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         self.unknown = [name for name in schema.names if name not in _TYPES and not name.startswith(PREFIX)]
         self.metas = _metas(metadata.metadata or {}, source)
@@ -103,11 +105,21 @@ class ParquetTrace:
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> dict[str, pa.Array]:
         """Columns of some row groups, each as one array."""
+        with self._damage_told():
+            table = self.table(groups, names)
+            return {name: whole(table.column(name)) for name in names}
+
+    def table(self, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
+        """Columns of some row groups, as they come."""
+        with self._damage_told():
+            return self.file.read_row_groups(list(groups), columns=list(names), use_threads=False)
+
+    @contextmanager
+    def _damage_told(self) -> Iterator[None]:
         import pyarrow as pa
 
         try:
-            table = self.file.read_row_groups(list(groups), columns=list(names), use_threads=False)
-            return {name: whole(table.column(name)) for name in names}
+            yield
         except (pa.ArrowException, OSError, ValueError) as error:
             raise NotSievableError(f"{self.source.name}: {error}") from error
 
@@ -144,7 +156,9 @@ class ParquetTrace:
         return known is None or not known.has_null_count or known.null_count > 0
 
     def has_values(self, groups: Sequence[int], name: str) -> bool:
-        """False if the statistics say that a column of these row groups is null throughout."""
+        """False if a column of these row groups is surely null throughout."""
+        if self._recorded is not None:
+            return any(name in self._recorded[group] for group in groups)
         metadata = self.metadata
         for group in groups:
             for leaf in self._leaves[name]:
@@ -196,6 +210,16 @@ class ParquetTrace:
             self._bytes.close()
         if self._object is not None:
             self._object.close()
+
+
+def _recorded(provenance: Provenance | None, groups: int) -> list[frozenset[str]] | None:
+    """The columns that each row group records; None if the file does not tell."""
+    if provenance is None or len(provenance.recorded) != groups:
+        return None
+    sets = [frozenset(columns) for columns in provenance.column_sets]
+    if not all(0 <= number < len(sets) for number in provenance.recorded):
+        return None
+    return [sets[number] for number in provenance.recorded]
 
 
 def _remote(path: str) -> Any:

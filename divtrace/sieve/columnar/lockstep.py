@@ -109,7 +109,7 @@ class ColumnLockstep(Lockstep):
                 if chunk is not None:
                     chunk.sort()
         return [
-            Part(lane, chunk, cursor.index, rows)
+            Part(lane.rank, chunk, cursor.index, rows)
             for lane, (cursor, chunk) in zip(self._active, chunks, strict=True)
             if chunk is not None
         ]
@@ -128,15 +128,15 @@ class ColumnLockstep(Lockstep):
                 return None
             if not count:
                 return 0
-            stretch = Stretch([Part(part.lane, part.chunk, part.start, count) for part in parts])
+            stretch = Stretch([Part(part.rank, part.chunk, part.start, count) for part in parts])
         self._take_in(stretch)
         return count
 
     def _take_in(self, stretch: Stretch) -> None:
         host = stretch.at_stage("host")
         following = []
-        for part in stretch.parts:
-            tally = Tally(stretch, part)
+        for lane, part in zip(self._active, stretch.parts, strict=True):
+            tally = Tally(stretch, part, lane)
             following.append(tally.seq())
             tally.steps(stretch.is_model, host)
             tally.errors(host)
@@ -164,8 +164,8 @@ class ColumnLockstep(Lockstep):
         self._rounds(stretch)
         if self._forks.followed:
             count_forks(stretch, differences, self._forks)
-        for part, number in zip(stretch.parts, following, strict=True):
-            cursor = _cursor(part.lane)
+        for lane, number in zip(self._active, following, strict=True):
+            cursor = _cursor(lane)
             cursor.index += stretch.count
             cursor.pos += stretch.count
             cursor.next_seq = number
@@ -187,7 +187,7 @@ class ColumnLockstep(Lockstep):
     def _rounds(self, stretch: Stretch) -> None:
         import pyarrow as pa
 
-        ranks = [part.lane.rank for part in stretch.parts]
+        ranks = [part.rank for part in stretch.parts]
         if stretch.count >= _LEAST and self._requests.is_plain:
             try:
                 judge = Judge(stretch, self._requests, ranks)
@@ -223,11 +223,11 @@ class ColumnLockstep(Lockstep):
             for event, place in zip(stretch.reference.events(rows, _OPERATION), places, strict=True):
                 self._operation(event, place)
             return
-        for part in stretch.parts:
+        for lane, part in zip(self._active, stretch.parts, strict=True):
             for event, place in zip(part.events(rows, _OPERATION), places, strict=True):
                 if event.comm_seq is None:
                     raise NotSievableError("a collective carries no comm_seq")
-                part.lane.operation(event, part.lane.cursor.pos + place)
+                lane.operation(event, lane.cursor.pos + place)
 
 
 def _cursor(lane: Lane) -> ParquetCursor:

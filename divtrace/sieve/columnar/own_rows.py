@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _NOT_NEEDED = frozenset({"ts", "pool_index", "pool_free"})
 """Integers that are never compared, and that no check looks at."""
+_TOLD_OF_ALL = frozenset({"rank", "world"})
+"""What a conversion writes into every row as its metadata have it."""
 
 
 class _Piece(msgspec.Struct, frozen=True):
@@ -40,8 +42,8 @@ class OwnRows(msgspec.Struct, frozen=True):
     """Row groups that may hold the request."""
     pieces: Sequence[_Piece]
     chunk: Chunk
-    order: pa.Array
-    """Where rows stand in the order of `seq`."""
+    order: pa.Array | None
+    """Where rows stand in the order of `seq`; None if they stand in it."""
 
     def are_contested(self) -> bool | None:
         """Whether one lays a slot that another request laid and had not finished; None if the file does not tell."""
@@ -163,7 +165,8 @@ def _read(
     """
 
     groups = [piece.group for piece in pieces]
-    names = [name for name in trace.fields if name not in _NOT_NEEDED and trace.has_values(groups, name)]
+    needless = _NOT_NEEDED if trace.provenance is None else _NOT_NEEDED | _TOLD_OF_ALL
+    names = [name for name in trace.fields if name not in needless and trace.has_values(groups, name)]
     shared: list[str] = []
     if lead is not None:
         others = [piece.group for piece in lead.pieces]
@@ -174,9 +177,11 @@ def _read(
         order = lead.order
     else:
         order = _order(columns.get("seq"), trace)
-        if lead is not None and not order.equals(lead.order):
+        if lead is not None and not _is_same(order, lead.order):
             return None
-    chunk = Chunk(trace, [], len(order), 0, {name: column.take(order) for name, column in columns.items()})
+    if order is not None:
+        columns = {name: column.take(order) for name, column in columns.items()}
+    chunk = Chunk(trace, [], sum(piece.mask.true_count for piece in pieces), 0, columns)
     if lead is not None:
         for name in shared:
             chunk.adopt(lead.chunk, name)
@@ -184,25 +189,27 @@ def _read(
 
 
 def _columns(trace: ParquetTrace, pieces: Sequence[_Piece], names: Sequence[str]) -> dict[str, pa.Array]:
-    """Columns of the rows of the request; of every row group only those are read that hold anything."""
+    """Columns of the rows of the request."""
     import pyarrow as pa
 
     if not names:
         return {}
-    tables = _tables(trace, pieces, names)
-    table = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    table = pa.concat_tables(_tables(trace, pieces, names), promote_options="default").unify_dictionaries()
     return {name: whole(table.column(name)) for name in names}
 
 
 def _tables(trace: ParquetTrace, pieces: Sequence[_Piece], names: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of the request in every row group, with those columns that hold anything there."""
+    """The rows of the request in every row group; columns that were read already are not read again."""
+    known = {name for piece in pieces for name in piece.known}
+    table = trace.table([piece.group for piece in pieces], [name for name in names if name not in known])
+    start = 0
     for piece in pieces:
-        wanted = [name for name in names if name not in piece.known and trace.has_values([piece.group], name)]
-        table = trace.file.read_row_groups([piece.group], columns=wanted, use_threads=False)
+        rows = table.slice(start, trace.group_rows[piece.group])
+        start += trace.group_rows[piece.group]
         for name in names:
             if name in piece.known:
-                table = table.append_column(name, piece.known[name])
-        yield _held(table, piece.mask)
+                rows = rows.append_column(name, piece.known[name])
+        yield _held(rows, piece.mask)
 
 
 def _held(table: pa.Table, mask: pa.Array) -> pa.Table:
@@ -216,14 +223,25 @@ def _held(table: pa.Table, mask: pa.Array) -> pa.Table:
     return table.filter(mask)
 
 
-def _order(seq: pa.Array | None, trace: ParquetTrace) -> pa.Array:
-    """Where rows stand in the order of `seq`; raises NotSievableError if one has none, or one stands twice."""
+def _order(seq: pa.Array | None, trace: ParquetTrace) -> pa.Array | None:
+    """Where rows stand in the order of `seq`, None if in it; raises NotSievableError if one has none, or one twice."""
     import pyarrow.compute as pc
 
     if seq is None or seq.null_count:
         raise NotSievableError(f"{trace.source.name}: a record has no seq")
+    if _rises(seq):
+        return None
     order = pc.sort_indices(seq)
-    ordered = seq.take(order)
-    if len(seq) > 1 and not pc.all(pc.greater(ordered[1:], ordered[:-1])).as_py():
+    if not _rises(seq.take(order)):
         raise NotSievableError(f"{trace.source.name}: a seq stands twice")
     return order
+
+
+def _is_same(one: pa.Array | None, two: pa.Array | None) -> bool:
+    return one is two if one is None or two is None else bool(one.equals(two))
+
+
+def _rises(numbers: pa.Array) -> bool:
+    import pyarrow.compute as pc
+
+    return len(numbers) < 2 or bool(pc.all(pc.greater(numbers[1:], numbers[:-1])).as_py())

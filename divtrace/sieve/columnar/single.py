@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from divtrace.sieve.columnar.chunk import Chunk
-from divtrace.sieve.columnar.cursor import ParquetCursor
 from divtrace.sieve.columnar.differences import Differences, aligned_rows
 from divtrace.sieve.columnar.file import ParquetTrace
 from divtrace.sieve.columnar.judge import Judge
@@ -16,9 +15,7 @@ from divtrace.sieve.columnar.ragged import integer
 from divtrace.sieve.columnar.rounds import Unplain
 from divtrace.sieve.columnar.stretch import Part, Stretch, holding
 from divtrace.sieve.facts import ReplicaFacts
-from divtrace.sieve.lane import Lane
 from divtrace.sieve.neighbours import Claim, Finish, Neighbours
-from divtrace.sieve.operations import OperationTable
 from divtrace.sieve.requests import Requests
 from divtrace.sieve.single import UnsureError, check_events
 from divtrace.topology import ReplicaGroup, Topology
@@ -66,11 +63,7 @@ def check_columns(
         for rank, own in zip(files, found, strict=True):
             if not all(_is_throughout(own.chunk, name, number) for name, number in (("rank", rank), ("world", world))):
                 raise UnsureError
-        table = OperationTable(world, groups, frozenset(files))
-        parts = [
-            Part(Lane(ParquetCursor(world, rank, [own.trace], []), table), own.chunk, 0, own.chunk.rows)
-            for rank, own in zip(files, found, strict=True)
-        ]
+        parts = [Part(rank, own.chunk, 0, own.chunk.rows) for rank, own in zip(files, found, strict=True)]
         try:
             _check(Stretch(parts), replica, groups, algorithm, req)
             if not all(_apart(own, req) for own in found):
@@ -187,7 +180,7 @@ def _check(stretch: Stretch, replica: ReplicaGroup, groups: Topology, algorithm:
     if differences.requests(()) or differences.steps() or differences.wrong_syncs(groups):
         raise UnsureError
     decision = stretch.column("decision")
-    ranks = [part.lane.rank for part in stretch.parts]
+    ranks = [part.rank for part in stretch.parts]
     facts = ReplicaFacts({})
     requests = Requests(facts, algorithm, ranks)
     restarts = pc.any(holding(decision, ("retract", "extend"), stretch.count)).as_py()
@@ -197,7 +190,7 @@ def _check(stretch: Stretch, replica: ReplicaGroup, groups: Topology, algorithm:
         Judge(stretch, requests, ranks).take_in()
     except Unplain:
         rows = range(stretch.count)
-        check_events({part.lane.rank: part.chunk.events(rows) for part in stretch.parts}, groups, algorithm, req)
+        check_events({part.rank: part.chunk.events(rows) for part in stretch.parts}, groups, algorithm, req)
         return
     requests.close_all()
     if facts.suspects or facts.stepless or facts.irregular:

@@ -175,7 +175,7 @@ class Layouts:
             if own is not None:
                 mine = pc.and_(mine, pc.invert(pc.is_in(self._commit_keys, self._keys.take(own.rows))))
             commits = commits.filter(mine)
-            part = next(part for part in stretch.parts if part.lane.rank == rank)
+            part = next(part for part in stretch.parts if part.rank == rank)
             column = part.column("new_seq_len")
             lengths = [] if column is None else column.take(commits).to_pylist()
             for place, code, length in zip(

@@ -10,7 +10,6 @@ import msgspec
 from divtrace.align.view import MODEL
 from divtrace.events import Event
 from divtrace.sieve.columnar.chunk import Chunk
-from divtrace.sieve.lane import Lane
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 class Part(msgspec.Struct):
     """The rows of one rank."""
 
-    lane: Lane
+    rank: int
     chunk: Chunk
     start: int
     count: int
@@ -61,11 +60,6 @@ class Stretch:
 
         table = pa.array([name in MODEL for name in names], pa.bool_())
         self.is_model = table.take(self.stage)
-
-    @property
-    def lanes(self) -> list[Lane]:
-        """The ranks."""
-        return [part.lane for part in self.parts]
 
     def column(self, name: str) -> pa.Array | None:
         """The reference's column."""

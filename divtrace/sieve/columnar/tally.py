@@ -11,15 +11,17 @@ from divtrace.sieve.cursor import NotSievableError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from divtrace.sieve.lane import Lane
+
 
 class Tally:
     """One rank's part of a stretch, in the order of `seq`."""
 
-    def __init__(self, stretch: Stretch, part: Part) -> None:
+    def __init__(self, stretch: Stretch, part: Part, lane: Lane) -> None:
         """Put the columns that are needed in order."""
-        self.part = part
+        self.part, self.lane = part, lane
         self.stretch = stretch
-        self.pos = part.lane.cursor.pos
+        self.pos = lane.cursor.pos
 
     def _ordered(self, column: pa.Array) -> pa.Array:
         return column if self.stretch.order is None else column.take(self.stretch.order)
@@ -36,7 +38,7 @@ class Tally:
         column = self.part.column("seq")
         assert column is not None
         seq = self._ordered(column)
-        cursor = self.part.lane.cursor
+        cursor = self.lane.cursor
         reading = cursor.reading
         first, last = seq[0].as_py(), seq[-1].as_py()
         expected = cursor.next_seq
@@ -58,7 +60,7 @@ class Tally:
         """Note where every step lies, and whether steps interleave; masks are of the stretch's rows."""
         import pyarrow.compute as pc
 
-        lane = self.part.lane
+        lane = self.lane
         recorded = pc.indices_nonzero(pc.invert(self._ordered(host)))
         if not len(recorded):
             return
@@ -81,7 +83,7 @@ class Tally:
         """Rows that tell of errors, init rows, and host rows that are kept; the latter are taken in."""
         import pyarrow.compute as pc
 
-        part, lane = self.part, self.part.lane
+        part, lane = self.part, self.lane
         told = pc.or_(host, self.stretch.at_stage("init"))
         for name in ("error", "error_type"):
             column = part.column(name)
