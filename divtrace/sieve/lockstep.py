@@ -65,6 +65,7 @@ class Lockstep(Quick):
                 self._fast(stop)
             self._settle()
         self._requests.close_all()
+        self._requests.rows.let_go()
         for lane in self._lanes:
             lane.finish()
         self.facts.missing = tuple(self._missing)

@@ -211,6 +211,11 @@ class Rows:
             self._free.append(live.slot_index)
         live.slot_index = 0
 
+    def let_go(self) -> None:
+        """Free the tables, which are as large as the pool: whoever refers to them may live until the end of the run."""
+        for one in self._slots.values():
+            one.owner.clear()
+
     def adopt(self, live: Holder) -> None:
         """Let another object stand for the holder of an index."""
         if live.slot_index in self._by_index:
