@@ -42,27 +42,33 @@ class Quick(Careful):
     """The steps of its records."""
     _in_rounds: Set[str] = frozenset()
     """Stages of its records that belong to a round."""
+    _goes_on = False
+    """Whether no request finishes in it."""
 
     def _is_usual(self, events: Sequence[Event], seq: int, stop: float) -> bool:
         """Whether these records, as `UsualLines` decodes them, may be taken in as a block."""
         cursor = self._active[0].cursor
         if [event.seq for event in events] != list(range(seq, seq + len(events))):
             return False
-        shapes: set[_Shape]
+        # Few tuples, from which everything else is told: one look at each record.
+        kinds = {
+            (event.rank, event.stage, event.site, event.step, event.round is None, event.finished) for event in events
+        }
         if self._usual.fields.isdisjoint(_SELDOM):
-            shapes = {(event.rank, None, None, None, event.stage, event.site) for event in events}
+            shapes: set[_Shape] = {(rank, None, None, None, stage, site) for rank, stage, site, _, _, _ in kinds}
         else:
             shapes = set(map(_SHAPE, events))
         self._shapes = shapes
         if any(phase not in (None, "used") or not cursor.is_own(rank, world) for rank, world, _, phase, _, _ in shapes):
             return False
-        steps = {event.step for event in events}
+        steps = {step for _, _, _, step, _, _ in kinds}
         if None in steps:
-            steps = {event.step for event in events if event.stage != "host"}
+            steps = {step for _, stage, _, step, _, _ in kinds if stage != "host"}
         self._steps = {step for step in steps if step is not None}
         if len(self._steps) < len(steps) or max(self._steps, default=0) >= stop:
             return False
-        self._in_rounds = {event.stage for event in events if event.round is not None}
+        self._goes_on = all(finished in _GOING_ON for _, _, _, _, _, finished in kinds)
+        self._in_rounds = {stage for _, stage, _, _, is_alone, _ in kinds if not is_alone}
         return self._in_rounds <= _OF_REQUESTS
 
     def _take_usual(self, events: Sequence[Event], alike: Alike) -> None:
@@ -87,7 +93,7 @@ class Quick(Careful):
                 groups[event.req].append(event)
         if any(event.req is not None or event.stage == "host" for _, event in others):
             return False
-        if not {event.finished for event in events} <= _GOING_ON:
+        if not self._goes_on:
             return False
         lives = self._requests.fitting(groups)
         if lives is None:
@@ -107,8 +113,12 @@ class Quick(Careful):
 
     def _pass_steps(self, events: Sequence[Event]) -> None:
         """Note where the steps of records begin and end; all carry one."""
+        if len(self._steps) == 1:
+            self._enter_step(events[0].step or 0, 0, events[0].stage)
+            self._leave_step(events[0].step or 0, len(events))
+            return
         steps = [event.step or 0 for event in events]
-        changes = compress(range(1, len(steps)), map(ne, islice(steps, 1, None), steps)) if len(self._steps) > 1 else ()
+        changes = compress(range(1, len(steps)), map(ne, islice(steps, 1, None), steps))
         start = 0
         for stop in (*changes, len(steps)):
             self._enter_step(steps[start], start, events[start].stage)

@@ -13,7 +13,9 @@ def rises_from(first: int, values: Sequence[int]) -> bool:
     """True if the values are `first`, `first + 1` and so on."""
     end = first + len(values)
     # A slice of numbers that exist already costs half of making them.
-    return values == (_NUMBERS[first:end] if first >= 0 and end <= len(_NUMBERS) else _numbers(first, end))
+    if values == _NUMBERS[first:end] and first >= 0:
+        return True
+    return values == _numbers(first, end)
 
 
 def _numbers(first: int, end: int) -> list[int]:
