@@ -103,13 +103,19 @@ class Writing:
         self._done, self._known, self._records, self._told, self._requests = [], [], 0, [], {}
 
     def publish(self, *, with_index: bool) -> Conversion:
-        """Give the files their names, and put an index beside them."""
+        """Give the files their names, and put an index beside them.
+
+        The index comes first: an error leaves no file under its name, and an index of other files says nothing.
+        """
+        if with_index:
+            known = [
+                indexed(unfinished, target.name, *told)
+                for (unfinished, target), told in zip(self._done, self._told, strict=True)
+            ]
+            write_index(self._folder, known, self._requests)
         for unfinished, target in self._done:
             unfinished.rename(target)
         files = [target for _, target in self._done]
-        if with_index:
-            found = [indexed(path, *told) for path, told in zip(files, self._told, strict=True)]
-            write_index(self._folder, found, self._requests)
         damage = sorted(self._known, key=lambda one: (one.file, one.line or 0, one.what))
         self._done = []
         return Conversion(files, self._records, damage)

@@ -75,7 +75,7 @@ def look_up(sources: Iterable[Source], req: str) -> list[Known] | None:
                 if file is None or file.size != source.size or file.tail != _tail(source.path, file.size):
                     return None
                 known.append(Known(source, file, file.name in holding))
-    except (OSError, ValueError, LookupError, pa.ArrowException, msgspec.DecodeError):
+    except (OSError, ValueError, TypeError, LookupError, pa.ArrowException, msgspec.DecodeError):
         return None  # it is damaged
     return known
 
@@ -88,7 +88,7 @@ def _read(path: str, req: str) -> tuple[dict[str, IndexedFile], set[str]]:
 
     with parquet.ParquetFile(path, memory_map=False) as table:
         metadata = table.metadata
-        files = msgspec.json.decode(metadata.metadata[_KEY], type=_Head).files
+        files = msgspec.json.decode((metadata.metadata or {})[_KEY], type=_Head).files
         groups = []
         for group in range(metadata.num_row_groups):
             column = metadata.row_group(group).column(0).statistics
@@ -127,10 +127,10 @@ def write_index(folder: Path, files: Sequence[IndexedFile], requests: Mapping[st
         unfinished.unlink(missing_ok=True)
 
 
-def indexed(path: Path, rank: tuple[int, int], first_seq: int, metas: list[Meta]) -> IndexedFile:
-    """What an index says of a complete file; `rank` is its world and rank."""
+def indexed(path: Path, name: str, rank: tuple[int, int], first_seq: int, metas: list[Meta]) -> IndexedFile:
+    """What an index says of a complete file that will have this name; `rank` is its world and rank."""
     size = path.stat().st_size
-    return IndexedFile(path.name, size, _tail(os.fspath(path), size), *rank, first_seq, metas)
+    return IndexedFile(name, size, _tail(os.fspath(path), size), *rank, first_seq, metas)
 
 
 def _tail(path: str, size: int) -> int:

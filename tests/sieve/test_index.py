@@ -6,7 +6,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from trace_files import Line, event, write
 
 from divtrace.api import Options, analyze, first_divergence
@@ -132,7 +134,14 @@ def without_a_key(folder: Path) -> None:
     shutil.copy(folder / "rank0.parquet", folder / INDEX_NAME)
 
 
-@pytest.mark.parametrize("damage", [replaced, added, changed_in_the_middle, cut, garbled, without_a_key])
+def of_other_columns(folder: Path) -> None:
+    parquet.write_table(pa.table({"other": [1, 2]}), folder / INDEX_NAME)
+
+
+DAMAGES = [replaced, added, changed_in_the_middle, cut, garbled, without_a_key, of_other_columns]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_an_index_that_is_not_right_is_passed_over(
     damage: Callable[[Path], None], converted: Path, opened: list[str]
 ) -> None:
@@ -163,6 +172,21 @@ def test_a_later_conversion_leaves_its_own_index(converted: Path, tmp_path: Path
     convert([tmp_path / "more"], converted)
     assert known(converted, "A") is None
     assert look_up(discover([converted / "rank7.parquet"]).sources, "A") is not None
+
+
+def test_without_room_for_the_index_nothing_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in", "rank0.jsonl", *records(0, "A"))
+    with monkeypatch.context() as patched:
+        patched.setattr(parquet, "write_table", full)
+        with pytest.raises(OSError, match="No space left"):
+            convert([tmp_path / "in"], tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+    convert([tmp_path / "in"], tmp_path / "out")
+    assert known(tmp_path / "out", "A") == {"rank0.parquet": True}
 
 
 def test_the_index_is_no_file_of_the_input(converted: Path) -> None:
