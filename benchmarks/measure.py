@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import statistics
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 Command = Sequence[str]
 LIMIT = 600.0
@@ -53,21 +54,27 @@ class CommandError(Exception):
 
 
 def once(command: Command, limit: float = LIMIT) -> Sample:
-    """Run a command to its end, or for `limit` seconds; raises CommandError if it takes longer."""
-    began = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
-        alarm = threading.Timer(limit, child.kill)
+    """Run a command to its end; raises CommandError if that takes over `limit` seconds, or if it cannot be started."""
+    reading, writing = os.pipe()
+    launch = [sys.executable, "-S", str(Path(__file__).with_name("launch.py")), str(writing), *command]
+    with subprocess.Popen(
+        launch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=[writing], start_new_session=True
+    ) as child:
+        os.close(writing)
+        alarm = threading.Timer(limit, os.killpg, (child.pid, signal.SIGKILL))
         alarm.start()
         said = b"" if child.stdout is None else child.stdout.read()
-        _, status, used = os.wait4(child.pid, 0)
+        status = child.wait()
         alarm.cancel()
-        child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode == -signal.SIGKILL and time.perf_counter() - began >= limit:
+    with os.fdopen(reading, "rb") as result:
+        took = result.read()
+    if status == -signal.SIGKILL:
         raise CommandError(f"took over {limit:.0f} s")
     lines = said.decode(errors="replace").strip().splitlines()
-    peak = used.ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
-    wall = time.perf_counter() - began
-    return Sample(used.ru_utime + used.ru_stime, wall, peak, child.returncode, lines[-1] if lines else "")
+    last = lines[-1] if lines else ""
+    if not took:
+        raise CommandError(f"cannot be started: {last}")
+    return Sample(**json.loads(took), said=last)
 
 
 def in_turn(
