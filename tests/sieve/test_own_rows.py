@@ -159,6 +159,17 @@ def test_row_groups_that_record_none_of_the_columns_that_differ_are_counted_too(
         assert [values(chunk, "site") for chunk in (one, two)] == [[None, "site0", "both"], [None, "site1", "both"]]
 
 
+def test_a_conversion_tells_which_row_groups_record_a_column(opened: Any) -> None:
+    more = event(99, rank=0, step=9, req="C", round=9, note="only here")
+    for trace in opened([*records(0, num_tokens=3), more], records(1)):
+        every = range(len(trace.group_rows))
+        for name in trace.fields:
+            for group in every:
+                column = trace.read([group], [name])[name]
+                assert trace.has_values([group], name) == (column.null_count < len(column)), name
+        assert trace.has_values(every, "num_tokens") == (trace.source.rank == 0)
+
+
 def test_slots_of_other_requests_are_not_read_where_a_conversion_told_of_them(
     opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
