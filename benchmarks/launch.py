@@ -3,7 +3,7 @@
     python launch.py DESCRIPTOR COMMAND...
 
 Linux counts the memory of whoever starts a process as memory that the process held. This one is smaller than anything
-that is measured, whatever the benchmark itself holds.
+whose memory is told, whatever the benchmark itself holds.
 """
 
 import json

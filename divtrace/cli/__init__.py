@@ -25,8 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def process() -> NoReturn:
     """Run the command of this process, and end it.
 
-    Python takes every module apart at its end, which takes longer than `divtrace --version` takes as a whole. Nothing
-    needs that: files are closed where they were written, and the memory goes back to the system anyway.
+    Python takes every module apart at its end, which takes about as long as all of `divtrace --version`. Nothing needs
+    that: files are closed where they were written, and the memory goes back to the system anyway.
     """
     status = main()
     if not _has_to_be_told():

@@ -26,7 +26,7 @@ _LISTS = frozenset(field.name for field in FIELDS if field.type in ("[int]", "ob
 _UNIQUE = frozenset({"seq", "ts", "divtrace.line"})
 _WITH_STATISTICS = ("rank", "seq", "ts", "step", "req", "round", "stage", "batch")
 """What rows are looked for by. Of the others it is told which row groups record them: a footer with all statistics is a
-third longer, and every command reads it."""
+quarter longer, and every command reads it."""
 
 
 class RankWriter:
